@@ -1,0 +1,172 @@
+"""The one loop between the queue and the workers: worker free → take what waits → execute → scatter.
+
+One ``_serve`` runs per worker. It asks ``policy`` what to do and does it; it is one of the three borders where every
+exception ends in tickets.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Protocol
+
+from forwardpass.batching.cost import CostModel
+from forwardpass.batching.policy import Wait, prefetch_at, release
+from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.queue import Queue
+from forwardpass.batching.ticket import Item, ItemResult, OutputColumn
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.pipeline import Batch
+from forwardpass.core.request import Note
+from forwardpass.core.timeline import BatchReport
+
+REPORTS_KEPT = 256
+_log = logging.getLogger("forwardpass.batching")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One item's share of an outcome, or why the item as a whole has none."""
+
+    rows: int
+    outputs: Sequence[OutputColumn]
+    failures: dict[int, Failure]
+    notes: Sequence[Note]
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a worker sent back for a batch: one part per item, in order, and its own durations."""
+
+    parts: Sequence[Part]
+    preprocess_s: float
+    execute_s: float
+    postprocess_s: float
+
+
+class WorkerLost(Exception):
+    """The worker died with the batch; ``started`` is False when it never got it, ``code`` says how it went."""
+
+    def __init__(self, code: Code, *, started: bool) -> None:
+        super().__init__(code)
+        self.code = code
+        self.started = started
+
+
+class Executor(Protocol):
+    """A worker as the batcher sees it: takes one batch, or a second one ahead when told when."""
+
+    index: int
+
+    async def vacant(self, ahead_at: float | None) -> None:
+        """Until it can take a batch: when idle, or from ``ahead_at`` on with one batch running."""
+
+    def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
+        """Send a batch now. The future fails with WorkerLost, never otherwise."""
+
+
+class Batcher:
+    """Runs until cancelled. ``reports`` holds the last batches, newest last."""
+
+    def __init__(self, queue: Queue, batch: Batch, model: CostModel, quarantine: Quarantine, clock: Clock) -> None:
+        self.batch = batch
+        self.reports: deque[BatchReport] = deque(maxlen=REPORTS_KEPT)
+        self.executions = 0
+        self.rows = 0
+        self._queue = queue
+        self._model = model
+        self._preprocess = CostModel(batch.rows_max)
+        self._quarantine = quarantine
+        self._clock = clock
+        self._ids = count(1)
+
+    async def run(self, executors: Sequence[Executor]) -> None:
+        async with asyncio.TaskGroup() as loops:
+            for executor in executors:
+                loops.create_task(self._serve(executor))
+
+    async def _serve(self, executor: Executor) -> None:
+        ahead_at: float | None = None
+        async with asyncio.TaskGroup() as running:
+            while True:
+                await executor.vacant(ahead_at)
+                items, reason = await self._next()
+                now = self._clock()
+                rows = sum(item.rows for item in items)
+                waited_s = now - min(item.queued_s for item in items)
+                report = BatchReport(
+                    next(self._ids), now, rows, len(items), reason, executor.index, waited_s, self._queue.rows
+                )
+                running.create_task(self._settle(items, executor.submit(items), report))
+                ahead_at = prefetch_at(now, self._model.predict_s(rows), self._preprocess.predict_s(rows))
+
+    async def _next(self) -> tuple[list[Item], str]:
+        while True:
+            waiting = self._queue.view(self._clock())
+            if waiting is None:
+                await self._queue.arrival()
+                continue
+            decision = release(waiting, self.batch)
+            if isinstance(decision, Wait):
+                await self._queue.arrival(decision.seconds)
+                continue
+            together = self.batch.enabled and not waiting.alone
+            items = self._queue.take(waiting.key, self.batch.rows_max, self.batch.cost_max, together=together)
+            if items:
+                return items, decision.reason
+
+    async def _settle(self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport) -> None:
+        try:
+            outcome = await future
+            report = self._learn(outcome, report)
+            self._scatter(items, outcome, report)
+        except WorkerLost as lost:
+            self._after_loss(items, lost)
+            report = replace(report, outcome=lost.code.value)
+        except Exception:  # a defect of ours must cost this batch, never the loop
+            _log.exception("batch %d could not be scattered", report.id)
+            report = replace(report, outcome=Code.INTERNAL.value)
+            for item in items:
+                item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
+        self.reports.append(report)
+
+    def _learn(self, outcome: Outcome, report: BatchReport) -> BatchReport:
+        self._model.observe(report.rows, self._clock() - report.released_s)
+        self._preprocess.observe(report.rows, outcome.preprocess_s)
+        self.executions += 1
+        self.rows += report.rows
+        return replace(
+            report,
+            preprocess_s=outcome.preprocess_s,
+            execute_s=outcome.execute_s,
+            postprocess_s=outcome.postprocess_s,
+        )
+
+    def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
+        for item, part in zip(items, outcome.parts, strict=True):
+            if part.failure is not None:
+                item.ticket.finish(part.failure)
+            else:
+                result = ItemResult(part.rows, part.outputs, part.failures, part.notes, report)
+                item.ticket.deliver(item.part, result)
+
+    def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
+        """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame."""
+        if not lost.started:
+            self._queue.put_back(items)
+            return
+        again: list[Item] = []
+        for item in items:
+            item.deaths += 1
+            if item.deaths < 2:
+                item.alone = True
+                item.key = ("alone", next(self._ids))
+                again.append(item)
+                continue
+            self._quarantine.add(item.columns, item.shapes, item.rows)
+            item.ticket.finish(Failed(lost.code, "the model's process died while it ran this request"))
+        self._queue.put_back(again)

@@ -1,0 +1,112 @@
+"""From a request's rows to the items that queue: what they cost, whom they may share a batch with, where they are cut."""
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from math import isnan, prod
+
+from forwardpass.batching.ticket import Item, Ticket
+from forwardpass.core.errors import Code, Refused
+from forwardpass.core.pipeline import Batch, Field
+from forwardpass.core.request import Request
+from forwardpass.core.tensor import ITEM_BYTES, Buffer, byte_offsets
+
+DEFAULT_PRIORITY = 5
+BYTES_PER_TOKEN = 4  # a token of English text is about four bytes: a proxy, the front never tokenizes
+DEFAULT_TEXT_BUCKETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+Slices = list[tuple[list[Buffer], int]]
+
+
+class Grouping:
+    """Built once per variant from its columns and batch settings; ``items`` is called for every request."""
+
+    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool) -> None:
+        self._columns = columns
+        self._batch = batch
+        self._batched = batched
+        self._texts = [i for i, column in enumerate(columns) if column.kind in ("text", "bytes")]
+        self._free = [i for i, column in enumerate(columns) if -1 in column.shape or column.datatype == "BYTES"]
+        fields = batch.padding.fields if batch.padding else {}
+        self._padded = frozenset(i for i, column in enumerate(columns) if column.name in fields)
+        self._by_length = bool(self._texts) and batch.enabled and batched
+        self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
+
+    def items(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
+        """The request's ticket and its items, in row order. Raises Refused batch_too_large where cutting is not allowed."""
+        slices = self._slices(request)
+        ticket = Ticket(len(slices), deadline)
+        shapes = [tensor.shape[1:] for tensor in request.columns]
+        priority = request.priority or DEFAULT_PRIORITY
+        items: list[Item] = []
+        for part, (columns, rows) in enumerate(slices):
+            total = 0
+            for column in columns:
+                total += len(column)
+            cost = float(rows) if self._batch.cost == "rows" else self._cost(columns, shapes, rows, total)
+            key = self._key(columns, shapes, rows) if self._free else None
+            items.append(Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now))
+        return ticket, items
+
+    def _slices(self, request: Request) -> Slices:
+        """One slice as sent where it fits; rows by themselves where lengths group them; else cuts of rows_max."""
+        rows = request.rows
+        whole = [tensor.data for tensor in request.columns]
+        size = self._batch.rows_max
+        if not self._batched or not self._batch.enabled:
+            if rows > size and self._batched:
+                text = (
+                    f"{rows} rows were sent; this pipeline takes at most {size} at once (its rows depend on each other)"
+                )
+                raise Refused(Code.BATCH_TOO_LARGE, text)
+            return [(whole, rows)]
+        if self._by_length:
+            size = 1
+        if rows <= size:
+            return [(whole, rows)]
+        cuts = [*range(0, rows, size), rows]
+        per_column = [_cut(tensor.datatype, tensor.shape[1:], tensor.data, rows, cuts) for tensor in request.columns]
+        return [([pieces[part] for pieces in per_column], cuts[part + 1] - cuts[part]) for part in range(len(cuts) - 1)]
+
+    def _key(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> Hashable:
+        key: list[Hashable] = []
+        for index in self._free:
+            if index in self._padded:
+                length = shapes[index][0]
+                buckets = self._batch.padding.buckets if self._batch.padding else ()
+                key.append((_bucket(length, buckets or DEFAULT_TEXT_BUCKETS), shapes[index][1:]))
+            elif index in self._texts:
+                key.append(
+                    _bucket(len(columns[index]) // max(rows, 1), self._batch.buckets_bytes or DEFAULT_TEXT_BUCKETS)
+                )
+            else:
+                key.append(shapes[index])
+        return tuple(key)
+
+    def _cost(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int, total: int) -> float:
+        match self._batch.cost:
+            case "bytes":
+                return float(total)
+            case "tokens":
+                texts = sum(len(columns[index]) / BYTES_PER_TOKEN + 2 for index in self._texts)
+                lengths = max((shape[0] for shape in shapes if shape), default=0) if not self._texts else 0
+                return texts + lengths * rows
+            case _:
+                assert self._cost_column is not None, "the definition was checked: a cost field is a number input"
+                values = memoryview(bytes(columns[self._cost_column])).cast("d")
+                return float(sum(value for value in values if not isnan(value)))
+
+
+def _cut(datatype: str, shape: tuple[int, ...], data: Buffer, rows: int, cuts: Sequence[int]) -> list[memoryview]:
+    view = memoryview(data)
+    if datatype == "BYTES":
+        elements = prod(shape)
+        offsets = byte_offsets(view, rows * elements)
+        places = [offsets[cut * elements] for cut in cuts]
+    else:
+        row_bytes = ITEM_BYTES[datatype] * prod(shape)
+        places = [cut * row_bytes for cut in cuts]
+    return [view[start:end] for start, end in pairwise(places)]
+
+
+def _bucket(length: int, buckets: Sequence[int]) -> int:
+    return next((bucket for bucket in buckets if length <= bucket), buckets[-1] + 1)

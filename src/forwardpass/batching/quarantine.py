@@ -1,0 +1,50 @@
+"""Inputs that killed a worker twice: refused for a time, by digest, before they can do it again."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Refused
+from forwardpass.core.tensor import Buffer
+
+ENTRIES_MAX = 10_000
+
+
+def digest(columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> bytes:
+    """sha256 over what the worker would see, lengths framed so that no two inputs share one."""
+    hashed = hashlib.sha256(rows.to_bytes(8, "little"))
+    for column, shape in zip(columns, shapes, strict=True):
+        hashed.update(repr((len(column), shape)).encode())
+        hashed.update(column)
+    return hashed.digest()
+
+
+class Quarantine:
+    """Bounded in entries and time; ``check`` costs nothing while it is empty."""
+
+    def __init__(self, period_s: float, clock: Clock) -> None:
+        self._period_s = period_s
+        self._clock = clock
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def add(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
+        self._until[digest(columns, shapes, rows)] = self._clock() + self._period_s
+        if len(self._until) > ENTRIES_MAX:
+            self._until.popitem(last=False)
+
+    def check(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
+        """Raises Refused quarantined for an input that is in."""
+        if not self._until:
+            return
+        key = digest(columns, shapes, rows)
+        until = self._until.get(key)
+        if until is None:
+            return
+        if until <= self._clock():
+            del self._until[key]
+            return
+        raise Refused(Code.QUARANTINED, "this input ended two workers and is refused for a time")

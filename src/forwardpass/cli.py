@@ -1,0 +1,279 @@
+"""The command line. Heavy modules are imported by the command that needs them, so that ``--help`` is quick."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from forwardpass.core.errors import Failure, Misconfigured
+
+if TYPE_CHECKING:
+    from forwardpass.pipeline.repository import Found
+    from forwardpass.settings import Settings
+
+MISCONFIGURED_EXIT = 2
+FAILED_EXIT = 1
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def clearly(command: Callable[P, T]) -> Callable[P, T]:
+    """Failures as lines for people and an exit status: 2 what you gave us, 1 what we could not do."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return command(*args, **kwargs)
+        except Misconfigured as failure:
+            for problem in failure.problems:
+                click.echo(f"error: {problem}", err=True)
+            if failure.detail:
+                click.echo(f"detail: {failure.detail.strip()}", err=True)
+            sys.exit(MISCONFIGURED_EXIT)
+        except Failure as failure:
+            click.echo(f"error: {failure.code}: {failure.text}", err=True)
+            sys.exit(FAILED_EXIT)
+
+    return run
+
+
+def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the settings come from, the same for every command that needs them."""
+    command = click.option("--set", "values", multiple=True, metavar="SECTION.KEY=VALUE", help="One setting.")(command)
+    return click.option("--settings", "file", type=click.Path(path_type=Path), help="A server.toml.")(command)
+
+
+@click.group()
+@click.version_option(package_name="forwardpass")
+def main() -> None:
+    """Serve a model plus the exact steps around it as one versioned pipeline."""
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--port", type=int, help="Port of the data plane (0: any).")
+@click.option("--admin-port", type=int, help="Port of the admin plane (0: any).")
+@settings_options
+@clearly
+def serve(
+    sources: tuple[Path, ...], port: int | None, admin_port: int | None, file: Path | None, values: tuple[str, ...]
+) -> None:
+    """Serve model files, pipeline folders or repositories of <pipeline>/<version>/."""
+    import uvloop
+
+    from forwardpass.app import App
+    from forwardpass.observe import log
+
+    flags = {"data.port": port, "admin.port": admin_port}
+    settings = _settings(file, values, {key: value for key, value in flags.items() if value is not None})
+    log.start(settings.run.log)
+
+    async def run() -> int:
+        app = App(settings, sources)
+        running = asyncio.create_task(app.run())
+        for event, tell in ((app.started, _tell_started), (app.ready, _tell_ready)):
+            waiting = asyncio.create_task(event.wait())
+            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if not running.done():
+                tell(app)
+        return await running
+
+    sys.exit(uvloop.run(run()))
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--static", is_flag=True, help="Do not load the model: check files and definition only.")
+@settings_options
+@clearly
+def check(path: Path, static: bool, file: Path | None, values: tuple[str, ...]) -> None:
+    """Validate a model file, a pipeline folder or a repository: definition, files, model, golden examples."""
+    settings = _settings(file, values)
+    for found in _found(path):
+        version = _taken_in(found, settings)
+        label = f"{version.pipeline} version {version.number}"
+        if static:
+            click.echo(f"ok: {label}: definition and files, digest {version.digest}")
+            continue
+        report = asyncio.run(_report(version, settings))
+        click.echo(f"ok: {label}, digest {version.digest}")
+        for line in report:
+            click.echo(f"    {line}")
+
+
+@main.command()
+@click.argument("name")
+@click.option("--from", "model", required=True, type=click.Path(path_type=Path), help="The model file.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("."), help="The repository to write to.")
+@settings_options
+@clearly
+def init(name: str, model: Path, output: Path, file: Path | None, values: tuple[str, ...]) -> None:
+    """Write a commented starting pipeline NAME/1/ around a model, with golden examples it computed."""
+    from forwardpass.starting import start_pipeline
+
+    folder = asyncio.run(start_pipeline(name, model, output, _settings(file, values)))
+    click.echo(f"{folder} is ready to be edited; then: forwardpass check {folder}")
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--why", default="", help="A word for whoever reads the list later.")
+@settings_options
+@clearly
+def trust(path: Path, why: str, file: Path | None, values: tuple[str, ...]) -> None:
+    """Let the own code of exactly these versions run on this machine."""
+    from forwardpass.pipeline.repository import digest_of
+    from forwardpass.pipeline.trust import Trust
+
+    folder = _settings(file, values).data_folder
+    for found in _found(path):
+        digest = digest_of(found, folder / "store")
+        Trust(folder / "trusted").add(digest, why or f"{found.pipeline} version {found.number}")
+        click.echo(f"trusted: {found.pipeline} version {found.number}, digest {digest}")
+
+
+@main.command()
+@click.argument("pipeline")
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE|@FILE ...")
+@click.option("--url", default="http://127.0.0.1:8000", help="The server, when PIPELINE is a name.")
+@click.option("--receipt", is_flag=True, help="Show the receipt too.")
+@settings_options
+@clearly
+def predict(
+    pipeline: str, fields: tuple[str, ...], url: str, receipt: bool, file: Path | None, values: tuple[str, ...]
+) -> None:
+    """Ask a pipeline: a NAME at a running server, or a PATH, which is run here once. FIELD=@FILE sends a file."""
+    from forwardpass.asking import ask_here, ask_server
+
+    if Path(pipeline).exists():
+        (found, *more) = _found(Path(pipeline))
+        if more:
+            raise click.UsageError(f"{pipeline} holds several versions: name one folder")
+        settings = _settings(file, values)
+        answer = asyncio.run(ask_here(_taken_in(found, settings), fields, settings.threads, receipt=receipt))
+    else:
+        answer = ask_server(url, pipeline, fields, receipt=receipt)
+    click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+@main.command()
+@settings_options
+@clearly
+def config(file: Path | None, values: tuple[str, ...]) -> None:
+    """Print every setting in force, with what it is for."""
+    from dataclasses import fields
+
+    from forwardpass.settings import SECTIONS
+
+    settings = _settings(file, values)
+    for section, kind in SECTIONS.items():
+        click.echo(f"[{section}]")
+        for option in fields(kind):
+            value = getattr(getattr(settings, section), option.name)
+            click.echo(f"{option.name} = {json.dumps(value)}  # {option.metadata['doc']}")
+
+
+@main.command()
+@clearly
+def routes() -> None:
+    """Print every route of both planes."""
+    from forwardpass.ingress.routes import ROUTES
+
+    for route in ROUTES:
+        click.echo(f"{route.plane:6}{route.method.decode():5}{route.pattern:58}{route.summary}")
+
+
+@main.command()
+@clearly
+def steps() -> None:
+    """Print every kind of step."""
+    from forwardpass.execution.kinds import kinds
+
+    for name, kind in sorted(kinds().items()):
+        text = " ".join((type(kind).__doc__ or "").split())
+        click.echo(f"{name:16}{text}")
+
+
+@main.command()
+@click.argument("id")
+@click.option("--url", default="http://127.0.0.1:8001", help="The server's admin plane.")
+@clearly
+def receipt(id: str, url: str) -> None:
+    """Print what a server knows of one request."""
+    from forwardpass.asking import fetch_receipt
+
+    click.echo(json.dumps(fetch_receipt(url, id), indent=2))
+
+
+def _settings(file: Path | None, values: Sequence[str], flags: dict[str, Any] | None = None) -> "Settings":
+    import tomllib
+
+    from forwardpass.settings import read
+
+    overrides: dict[str, Any] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or "." not in key:
+            raise click.UsageError(f"--set {value}: expected SECTION.KEY=VALUE")
+        try:
+            overrides[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            overrides[key] = text  # a plain word is a string
+    return read(file, {**overrides, **(flags or {})})
+
+
+def _found(path: Path) -> "tuple[Found, ...]":
+    from forwardpass.core.errors import Code, Problem
+    from forwardpass.pipeline.repository import scan
+
+    result = scan(path)
+    for problem in result.ignored:
+        click.echo(f"ignored: {problem}", err=True)
+    if not result.found:
+        problem = Problem(
+            str(path), "", "no pipeline was found here", "a model file, a pipeline folder or a repository"
+        )
+        raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
+    return result.found
+
+
+def _taken_in(found: "Found", settings: "Settings") -> Any:
+    from forwardpass.execution.kinds import kinds
+    from forwardpass.pipeline.repository import take_in
+    from forwardpass.pipeline.trust import Trust
+
+    folder = settings.data_folder
+    return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"))
+
+
+async def _report(version: Any, settings: "Settings") -> list[str]:
+    from forwardpass.trial import trial
+
+    async with trial(version, threads=settings.threads) as running:
+        variant = running.variant
+        assert variant.loaded is not None, "a trial's version has loaded"
+        return [
+            *(
+                f"input  {column.name}: {column.datatype} {list(column.shape)}"
+                for column in variant.signature.columns()
+            ),
+            *(f"output {field.name}: {field.datatype} {list(field.shape)}" for field in variant.signature.outputs),
+            f"batching {variant.batching_reason}; rows differ by at most {variant.loaded.max_difference:.2g}",
+            f"loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
+            *(f"warning: {warning}" for warning in variant.loaded.warnings),
+        ]
+
+
+def _tell_started(app: Any) -> None:
+    click.echo(f"forwardpass listens on {app.addresses.data} (admin: {app.addresses.admin}); loading …")
+
+
+def _tell_ready(app: Any) -> None:
+    names = ", ".join(f"{v.version.pipeline}/{v.version.number}" for v in app.routes.variants())
+    click.echo(f"ready: {names}")

@@ -1,0 +1,1 @@
+"""Words and contracts everything else is built from; imports nothing of ours and no library but the standard one."""

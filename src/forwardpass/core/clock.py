@@ -1,0 +1,45 @@
+"""The only door for time and randomness, so that tests can hold both still."""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+monotonic_s: Callable[[], float] = time.perf_counter
+"""Seconds on the system's monotonic clock: comparable between our processes on one machine, never set back."""
+
+Clock = Callable[[], float]
+"""What a part that needs time is given: call it for monotonic seconds."""
+
+
+pause: Callable[[float], None] = time.sleep
+"""Block this thread for so many seconds; never called in an event loop."""
+
+
+def wall_s() -> float:
+    """Seconds since 1970, for people only; never for durations."""
+    return time.time()
+
+
+def random_id() -> str:
+    """128 random bits as 32 hex characters: request ids, receipt ids."""
+    return os.urandom(16).hex()
+
+
+def jitter() -> float:
+    """A random factor from 0.8 to 1.2, so that those who wait for the same thing do not all come back at once."""
+    return random.uniform(0.8, 1.2)
+
+
+@dataclass(slots=True)
+class FakeClock:
+    """A clock that moves when told to."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds

@@ -1,0 +1,170 @@
+"""The frozen object that a pipeline folder, a bare model file and ``forwardpass.Pipeline(...)`` all become.
+
+It is data only: it crosses to the worker as msgpack and its canonical form is part of the version's digest. Parsing and
+checking it is ``pipeline/definition.py``'s work; what a step's options mean is the step's own (``steps/``).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+InputType = Literal["text", "bytes", "number", "category", "record", "tensor"]
+# image and audio follow as bytes with a decoder of their own
+
+Options = dict[str, Any]
+"""A step's options as written, checked by the step's kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One thing a caller sends. Unset bounds do not apply. ``shape`` is per row, without the batch axis; -1 is any."""
+
+    name: str
+    type: InputType
+    bytes_max: int | None = None  # text, bytes, category: UTF-8 or raw bytes of one value
+    bytes_min: int | None = None
+    min: float | None = None  # number
+    max: float | None = None
+    missing: bool = False  # number, category: may be null or left out
+    columns: dict[str, Literal["number", "category"]] = field(default_factory=dict)  # record
+    datatype: str = ""  # tensor: a V2 name
+    shape: tuple[int, ...] = ()  # tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``use`` names a kind of step (``tokenize``, ``model`` …) or an own function as ``steps:NAME``."""
+
+    use: str
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What every answer must satisfy before it leaves; a row that does not fails alone."""
+
+    finite: bool = True
+    range: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+CostUnit = Literal["rows", "bytes", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """Rows of different length made equal along row axis 0: ``fields`` maps an input to its padding value."""
+
+    fields: dict[str, float]
+    buckets: tuple[int, ...] = ()  # lengths a batch is padded up to; () = the longest in the batch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How strangers' rows share an execution. The defaults need no tuning."""
+
+    enabled: bool = True
+    rows_max: int = 32
+    wait_ms: float = 0.0  # 0 = take what waits when a worker is free
+    cost: str = "rows"  # rows | bytes | tokens | the name of a number input
+    cost_max: float | None = None  # a batch's budget; an item dearer than all of it runs alone
+    buckets_bytes: tuple[int, ...] = ()  # for text: upper byte lengths of the groups that batch together
+    padding: Padding | None = None
+    tolerance: float = 1e-4  # of the load-time self-test that rows are independent; 0 = bit for bit
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Bounds on what waits; past one the request is refused at once with the bound's name."""
+
+    rows_max: int = 4096
+    bytes_max: int = 256 * 1024 * 1024
+    wait_max_s: float = 30.0  # refuse when the predicted wait is longer than this or than the deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The processes that run this version."""
+
+    count: int = 1
+    memory_max_mb: int = 8192  # address space; an allocation past it fails inside the worker
+    batch_limit_s: float = 60.0  # a batch that runs longer loses its worker
+    load_limit_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A request and what must come back, replayed at load, by ``check`` and at rollout."""
+
+    request: dict[str, Any]
+    expect: dict[str, Any]
+    tolerance: float = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Inputs, steps, outputs and the bounds around them. Frozen: changing a pipeline makes another one."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[Input, ...] = ()  # () = the model's own inputs, read from the graph at load
+    outputs: tuple[str, ...] = ()  # () = what the last step wrote
+    description: str = ""
+    checks: Checks = field(default_factory=Checks)
+    batch: Batch = field(default_factory=Batch)
+    queue: Queue = field(default_factory=Queue)
+    workers: Workers = field(default_factory=Workers)
+    golden: tuple[Golden, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)  # file name -> "sha256:…", where the author pinned it
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named column on its way through the steps. ``shape`` is per row; -1 is any length.
+
+    datatype BYTES with kind "text" holds str, with kind "bytes" bytes; everything else is a numpy array of rows.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...] = ()
+    kind: Literal["tensor", "text", "bytes", "number", "category"] = "tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the front needs to know of a loaded version to decode requests and encode answers."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Field, ...]
+    batched: bool = True  # False: the model does not take any number of rows; requests run as they were sent
+    fixed_rows: int | None = None  # what it takes instead, if it says
+
+    def columns(self) -> tuple[Field, ...]:
+        """The inputs as they cross to the worker: a record becomes one column each of its columns."""
+        columns: list[Field] = []
+        for given in self.inputs:
+            match given.type:
+                case "text":
+                    columns.append(Field(given.name, "BYTES", (), "text"))
+                case "bytes":
+                    columns.append(Field(given.name, "BYTES", (), "bytes"))
+                case "number":
+                    columns.append(Field(given.name, "FP64", (), "number"))
+                case "category":
+                    columns.append(Field(given.name, "BYTES", (), "category"))
+                case "record":
+                    for name, kind in given.columns.items():
+                        columns.append(Field(name, "FP64" if kind == "number" else "BYTES", (), kind))
+                case "tensor":
+                    columns.append(Field(given.name, given.datatype, given.shape, "tensor"))
+        return tuple(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One immutable pipeline folder, taken in: ``folder`` is our private copy of it."""
+
+    pipeline: str
+    number: int
+    digest: str  # sha256 over the manifest of all its files, hex
+    folder: str
+    definition: Pipeline
+    trusted: bool = False  # own code in it may run

@@ -1,0 +1,53 @@
+"""What a dialect decodes bytes to and what it encodes an answer from: the same for every protocol."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from forwardpass.core.errors import Failure
+from forwardpass.core.pipeline import Signature, Version
+from forwardpass.core.tensor import Tensor
+from forwardpass.core.timeline import Timeline
+
+Parameter = str | int | float | bool
+
+
+@dataclass(slots=True)
+class Request:
+    """``rows`` rows, one tensor per column of the signature (in its order), each with ``rows`` as its first axis."""
+
+    id: str
+    columns: list[Tensor]
+    rows: int
+    timeline: Timeline
+    priority: int = 0  # 0 = default; 1 = highest, larger = lower
+    deadline_s: float | None = None  # seconds from receipt that the caller gives; None = the server's default
+    outputs: tuple[str, ...] = ()  # () = all
+    tenant: str = "anonymous"
+    receipt: bool = False
+    client_id: str | None = None  # V2's "id", echoed
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    single: bool = False  # predict: one record was sent, one comes back
+    binary: dict[str, bool] = field(default_factory=dict)  # V2: output name -> raw bytes asked
+    binary_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a step did to a row that the caller must be told, e.g. name "truncated", value {"tokens": 300, "kept": 256}."""
+
+    row: int
+    name: str
+    value: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Answer:
+    """The outputs asked for, of the rows that succeeded, in row order; ``failures`` maps the other rows to why."""
+
+    version: Version
+    signature: Signature
+    outputs: dict[str, Tensor]
+    rows: int  # of the request
+    failures: dict[int, Failure]
+    notes: list[Note]
+    receipt: dict[str, Any] | None = None

@@ -1,0 +1,154 @@
+"""The onnxruntime engine: an ONNX file on CPU, by path, one session, one caller at a time.
+
+How rows map to the graph is read from the first axes of its inputs: all free, a batch of any size; all the same
+number N, exactly N rows at once; anything else, no axis for rows, so a work is one row and its arrays have none.
+"""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from forwardpass.core.errors import Code, Failed, Misconfigured, Problem
+from forwardpass.core.pipeline import Field
+from forwardpass.core.tensor import NUMPY_NAMES
+from forwardpass.engines.discover import EngineKind, EngineOption
+from forwardpass.engines.oneshot import OneShot
+from forwardpass.engines.protocol import Arrays, ModelFile, ModelSignature
+
+DATATYPES = {
+    "tensor(bool)": "BOOL", "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64", "tensor(int8)": "INT8", "tensor(int16)": "INT16", "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64", "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
+    "tensor(string)": "BYTES",
+}  # fmt: skip
+LEVELS = {
+    "all": "ORT_ENABLE_ALL", "extended": "ORT_ENABLE_EXTENDED", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"
+}  # fmt: skip
+OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "out of memory", "bad array new length")
+SIZE_TRIED = 4  # of an axis that is free, when an output's rank is found by running
+
+
+class OnnxRuntime:
+    """A Predictor over one InferenceSession."""
+
+    def load(self, file: ModelFile) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            text = "the engine onnxruntime is not installed: pip install 'forwardpass[onnx]'"
+            raise Misconfigured(Code.RUNTIME_MISSING, text, detail=str(error)) from error
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = file.threads
+        settings.inter_op_num_threads = 1
+        settings.log_severity_level = 4
+        level = LEVELS[file.options.get("optimization", "all")]
+        settings.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+        # A pattern is kept for every shape ever seen: with free axes that is growth without bound, for no gain measured.
+        settings.enable_mem_pattern = False
+        spinning = "1" if file.options.get("spinning", False) else "0"
+        settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        self._name = PurePath(file.path).name
+        try:
+            # Without enable_fallback=0 a failing session prints the model's own text to standard output.
+            self._session = onnxruntime.InferenceSession(
+                file.path, settings, providers=["CPUExecutionProvider"], enable_fallback=0
+            )
+        except Exception as error:  # its errors share no base class, and UnicodeDecodeError is among them
+            text = f"{self._name}: onnxruntime cannot load this model"
+            raise Misconfigured(Code.MODEL_INVALID, text, detail=str(error)) from error
+        self._outputs = [node.name for node in self._session.get_outputs()]
+        self._signature = self._read_signature()
+
+    def signature(self) -> ModelSignature:
+        return self._signature
+
+    def predict(self, batch: Arrays) -> Arrays:
+        # Outputs are not bound beforehand: on a 30-64-32-1 network that saves under 2 of 10 us a call (and binding
+        # per call costs 12 more), while each answer then has to be copied out of the bound buffer.
+        try:
+            return dict(zip(self._outputs, self._session.run(self._outputs, dict(batch)), strict=True))
+        except Exception as error:  # its errors share no base class
+            detail = str(error)
+            if isinstance(error, MemoryError) or any(sign in detail for sign in OUT_OF_MEMORY):
+                text = "the model ran out of memory on this input"
+                raise Failed(Code.ENGINE_OUT_OF_MEMORY, text, detail=detail) from error
+            raise Failed(Code.ENGINE_FAILED, "the model could not be run on this input", detail=detail) from error
+
+    def close(self) -> None:
+        self._session = None
+
+    def _read_signature(self) -> ModelSignature:
+        inputs = [self._field(node) for node in self._session.get_inputs()]
+        outputs = [self._field(node) for node in self._session.get_outputs()]
+        if not inputs:
+            raise self._invalid("", "the graph has no inputs", "a graph with at least one")
+        batched, fixed_rows = _rows_of([field.shape for field in inputs])
+        if not all(field.shape for field in outputs):
+            # A graph says [] both for a scalar and for "unknown": only a run tells.
+            ranks = self._ranks(inputs)
+            outputs = [
+                field if field.shape else Field(field.name, field.datatype, (-1,) * rank)
+                for field, rank in zip(outputs, ranks, strict=True)
+            ]
+            if 0 in ranks:  # nothing to cut into rows
+                batched, fixed_rows = False, None
+        cut = 1 if batched or fixed_rows is not None else 0
+        return ModelSignature(
+            tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in inputs),
+            tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in outputs),
+            batched,
+            fixed_rows,
+        )
+
+    def _field(self, node: Any) -> Field:
+        """A graph input or output with all its axes; a free one is -1."""
+        datatype = DATATYPES.get(node.type)
+        if datatype is None:
+            advice = "tensors only"
+            if node.type.startswith(("seq(", "map(")):
+                advice += "; export the model without zipmap (skl2onnx and onnxmltools: options={'zipmap': False})"
+            raise self._invalid(node.name, f"has the type {node.type}", advice)
+        shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape or ())
+        return Field(node.name, datatype, shape)
+
+    def _ranks(self, inputs: Sequence[Field]) -> list[int]:
+        feeds: dict[str, Any] = {}
+        for field in inputs:
+            shape = [SIZE_TRIED if size < 0 else size for size in field.shape]
+            text = field.datatype == "BYTES"
+            feeds[field.name] = np.full(shape, "a" if text else 1, object if text else NUMPY_NAMES[field.datatype])
+        try:
+            results = self.predict(feeds).values()
+        except Failed as error:
+            advice = "export the model with the shapes of its outputs"
+            raise self._invalid("", "an output's shape is not declared and a trial run failed", advice) from error
+        return [np.ndim(result) for result in results]
+
+    def _invalid(self, key: str, found: str, allowed: str) -> Misconfigured:
+        return Misconfigured(Code.MODEL_INVALID, (Problem(self._name, key, found, allowed),))
+
+
+def _rows_of(shapes: Sequence[tuple[int, ...]]) -> tuple[bool, int | None]:
+    """Whether the first axis is one of rows, free in all inputs; or the number that it is in all of them."""
+    first = {shape[0] if shape else None for shape in shapes}
+    if first == {-1}:
+        return True, None
+    return False, (first.pop() or None) if len(first) == 1 else None
+
+
+engine = EngineKind(
+    make=lambda: OneShot(OnnxRuntime()),
+    options={
+        "optimization": EngineOption(
+            " or ".join(f'"{level}"' for level in LEVELS),
+            lambda value: isinstance(value, str) and value in LEVELS,
+            "all",
+        ),
+        "spinning": EngineOption("true or false", lambda value: isinstance(value, bool), False),
+    },
+    platform="onnx_onnxruntime",
+    plain={"optimization": "off"},
+    safe={"optimization": "basic"},
+)

@@ -1,0 +1,84 @@
+"""The box around a worker, put on by itself before it touches a model or a request (FAULTS R6).
+
+no_new_privs, death with the parent, limits on memory, files and core dumps, and Landlock where the kernel has it:
+read the libraries and the version's folder, write nothing, connect nowhere. Sources: prctl(2), landlock(7).
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_RULE_PATH_BENEATH = 1
+_VERSION_FLAG = 1
+_EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
+_ALL_FILES_ABI_1 = (1 << 13) - 1
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_ALL_TCP = 0b11
+_SYSTEM_PATHS = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/proc",
+    "/sys",
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/zero",
+)
+
+
+def close_box(readable: Sequence[str], *, memory_max_bytes: int, parent: int) -> list[str]:
+    """Close it for good. Returns what this kernel could not do, for the log; exits when the parent is gone already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_max_bytes, memory_max_bytes))
+    paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), *readable}
+    return _landlock(libc, sorted(paths))
+
+
+def _landlock(libc: ctypes.CDLL, readable: Sequence[str]) -> list[str]:
+    abi = libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
+    if abi < 1:
+        return ["this kernel has no Landlock: the worker can read and write what its user can"]
+    files = _ALL_FILES_ABI_1 | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0)
+    files |= _IOCTL_DEV if abi >= 5 else 0
+    attributes = struct.pack("<QQ", files, _ALL_TCP) if abi >= 4 else struct.pack("<Q", files)
+    ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+    if ruleset < 0:
+        return [f"Landlock refused the ruleset: {os.strerror(ctypes.get_errno())}"]
+    missing: list[str] = []
+    try:
+        for path in readable:
+            _allow(libc, ruleset, path)
+        if libc.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
+            missing.append(f"Landlock could not be enforced: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(ruleset)
+    if abi < 4:
+        missing.append("this kernel's Landlock cannot refuse TCP")
+    return missing
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
+    if not os.path.exists(path):
+        return
+    rights = _READ_FILE | _EXECUTE | (_READ_DIR if Path(path).is_dir() else 0)
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("<Qi", rights, descriptor)
+        libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+    finally:
+        os.close(descriptor)

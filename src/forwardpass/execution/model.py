@@ -1,0 +1,105 @@
+"""A loaded model that takes rows: whatever its graph makes of the first axis, rows go in and as many come out."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.pipeline import Field
+from forwardpass.core.tensor import NUMPY_NAMES
+from forwardpass.engines.protocol import Arrays, End, Engine, ModelFile, Work
+from forwardpass.steps.protocol import Column
+
+
+class Model:
+    """An engine with one model in it. Used by one thread at a time."""
+
+    def __init__(self, engine: Engine, file: ModelFile) -> None:
+        """Loads it. Raises Misconfigured."""
+        engine.load(file)
+        self.file = file
+        self._engine = engine
+        self._ids = count(1)
+        self.signature = engine.signature()
+
+    def predict(self, inputs: Arrays, rows: int) -> dict[str, Column]:
+        """The outputs of these ``rows`` >= 1 rows, checked against the signature. Raises Failed or Refused for all."""
+        outputs = self._outputs(inputs, rows)
+        return {field.name: _checked(field, outputs, rows) for field in self.signature.outputs}
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _outputs(self, inputs: Arrays, rows: int) -> Arrays:
+        if self.signature.batched:
+            return self._run(inputs)
+        group = self.signature.fixed_rows
+        if group is None:  # no axis for rows: one row is one work, and its arrays have none
+            answers = [
+                self._run({name: _element(column, row) for name, column in inputs.items()}) for row in range(rows)
+            ]
+            return self._joined(
+                [{name: np.asarray(value)[np.newaxis] for name, value in each.items()} for each in answers]
+            )
+        if rows % group:
+            raise Refused(Code.SHAPE_MISMATCH, f"this model takes exactly {group} rows at a time; {rows} came")
+        starts = range(0, rows, group)
+        return self._joined(
+            [self._run({name: column[start : start + group] for name, column in inputs.items()}) for start in starts]
+        )
+
+    def _joined(self, answers: Sequence[Arrays]) -> Arrays:
+        if len(answers) == 1:
+            return answers[0]
+        for name, first in answers[0].items():
+            if any(answer[name].shape[1:] != first.shape[1:] for answer in answers):
+                text = f"{name}: rows of one request have answers of different shapes; send them one by one"
+                raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=name)
+        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        work = Work(next(self._ids), inputs)
+        self._engine.submit((work,))
+        while True:
+            for event in self._engine.step():
+                if isinstance(event, End) and event.id == work.id:
+                    if event.failure is not None:
+                        raise event.failure
+                    return event.outputs
+
+
+def _element(column: Column, row: int) -> NDArray[Any]:
+    """One row without its axis, an array even where it is a single value."""
+    return np.asarray(column[row], dtype=column.dtype)
+
+
+def _checked(field: Field, outputs: Arrays, rows: int) -> Column:
+    array = outputs.get(field.name)
+    if array is None:
+        raise Failed(Code.BAD_OUTPUT_SHAPE, f"the model returned no output {field.name}", field=field.name)
+    if field.datatype == "BYTES":
+        if array.dtype.kind in "US":
+            array = array.astype(object)
+        right = array.dtype == object
+    else:
+        right = array.dtype == NUMPY_NAMES.get(field.datatype)
+    if not right:
+        text = f"{field.name}: the model returned {array.dtype}; {field.datatype} is declared"
+        raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=field.name)
+    if array.shape[:1] != (rows,):
+        came = f"{array.shape[0]} rows" if array.shape else "no rows"
+        raise Failed(Code.BAD_OUTPUT_SHAPE, f"{field.name}: the model returned {came} for {rows}", field=field.name)
+    if not fits(array.shape[1:], field.shape):
+        text = f"{field.name}: the model returned rows of {list(array.shape[1:])}; {list(field.shape)} is declared"
+        raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=field.name)
+    return array
+
+
+def fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
+    """Whether a row's shape is as declared, -1 being any."""
+    return len(shape) == len(declared) and all(
+        wanted in (-1, size) for size, wanted in zip(shape, declared, strict=True)
+    )

@@ -1,0 +1,210 @@
+"""The ``model`` step: a model file in an engine, its inputs taken from fields and its outputs made fields."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from forwardpass.core.errors import Code, Misconfigured, show
+from forwardpass.core.pipeline import Field, Options
+from forwardpass.core.tensor import DATATYPES
+from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
+from forwardpass.engines.protocol import ModelFile
+from forwardpass.execution import reference
+from forwardpass.execution.binding import Bound, bind, fail_unfit
+from forwardpass.execution.model import Model
+from forwardpass.steps.kind import describe, invalid
+from forwardpass.steps.options import (
+    Rule,
+    Trouble,
+    Wrong,
+    did_you_mean,
+    field_name,
+    file_name,
+    option,
+    read,
+    table,
+    text,
+)
+from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
+
+
+def _any_table(value: object) -> Any:
+    if not isinstance(value, dict):
+        raise Wrong(f"{show(value)}", "a table")
+    return value
+
+
+def _declaration(value: object) -> dict[str, Any]:
+    """An input or output that own code declares: ``{ datatype = "FP32", shape = [4], field = "x" }``."""
+    if not isinstance(value, dict) or not {"datatype"} <= value.keys() <= {"datatype", "shape", "field"}:
+        raise Wrong(show(value), DECLARED_ALLOWED)
+    shape = value.get("shape", [])
+    right = isinstance(shape, list | tuple) and all(type(size) is int and size >= -1 for size in shape)
+    if value["datatype"] not in DATATYPES or value["datatype"] == "BF16" or not right:
+        raise Wrong(show(value), DECLARED_ALLOWED)
+    if "field" in value:
+        field_name().read(value["field"])
+    return value
+
+
+DECLARED_ALLOWED = 'a table such as { datatype = "FP32", shape = [4] }, and field = "name" where that differs'
+TABLE = Rule("a table", _any_table)
+MAPPED = table(field_name())
+DECLARED = table(Rule(DECLARED_ALLOWED, _declaration))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Runs ``file`` in ``engine``. Graph inputs take the fields of their names; a single one the latest that fits.
+    ``inputs`` and ``outputs`` map names of the graph to fields; own code declares its whole signature with them."""
+
+    engine: str = option(text(), "the runtime")
+    file: str = option(file_name(), "the model file")
+    inputs: Mapping[str, Any] | None = option(TABLE, "graph input = field", None)
+    outputs: Mapping[str, Any] | None = option(TABLE, "graph output = field", None)
+
+
+OWN = ("engine", "file", "inputs", "outputs")
+
+
+class ModelStep:
+    """A StepKind. Without a context, as in the front, only ``check`` works, and nothing is loaded.
+
+    With one it is one step of one version: ``model`` loads the file once, ``fields`` and ``prepare`` use it.
+    """
+
+    name = "model"
+    row_wise = False  # until the self-test has proved it
+    exportable = True
+
+    def __init__(self, context: Context | None = None) -> None:
+        self._context = context
+        self._model: Model | None = None
+        self.warnings: list[str] = []
+        self.platform = ""
+        self.settings: dict[str, Any] = {}  # the engine and its options in effect
+
+    def check(self, options: Options, folder: Path) -> Sequence[Trouble]:
+        values, troubles = read(ModelOptions, {key: value for key, value in options.items() if key in OWN}, folder)
+        engine = options.get("engine")
+        if not isinstance(engine, str):
+            return troubles
+        if engine not in engine_names():
+            installed = engine_names()
+            allowed = f"installed: {', '.join(installed)}{did_you_mean(engine, installed)}"
+            return [*troubles, ("engine", f"no engine {show(engine)}", allowed)]
+        kind = engine_kind(engine)
+        troubles += _engine_troubles(kind, {key: value for key, value in options.items() if key not in OWN})
+        return troubles if values is None else troubles + _table_troubles(kind, values)
+
+    def fields(self, options: Options, known: FieldMap) -> Sequence[Field]:
+        model = self.model(options)
+        self._bound(options, known)
+        return _made(model, options)
+
+    def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
+        model = self.model(options)
+        made = zip(model.signature.outputs, _made(model, options), strict=True)
+        return _runner(model, self._bound(options, known), {graph.name: field.name for graph, field in made})
+
+    def model(self, options: Options) -> Model:
+        """The loaded model; the first call loads it. Raises Misconfigured."""
+        assert self._context is not None, "a model is loaded in a worker only"
+        if self._model is None:
+            troubles = self.check(options, self._context.folder)
+            if troubles:
+                raise invalid(*troubles[0])
+            kind = engine_kind(options["engine"])
+            if kind.own_code and not self._context.trusted:
+                text = f"{options['file']} is own code, which runs only in a trusted version"
+                raise Misconfigured(Code.NOT_TRUSTED, text)
+            file = _model_file(kind, options, self._context)
+            self._model, self.warnings = reference.load(kind, file)
+            self.platform = kind.platform
+            self.settings = {"engine": options["engine"], "threads": file.threads, **self._model.file.options}
+        return self._model
+
+    def close(self) -> None:
+        if self._model is not None:
+            self._model.close()
+
+    def _bound(self, options: Options, known: FieldMap) -> list[Bound]:
+        kind = engine_kind(options["engine"])
+        mapped = _mapped(options.get("inputs"))
+        inputs = self.model(options).signature.inputs
+        _all_there("inputs", mapped, inputs)
+        return [bind(wanted, mapped, known, kind.own_code, alone=len(inputs) == 1) for wanted in inputs]
+
+
+def _runner(model: Model, bound: Sequence[Bound], names: Mapping[str, str]) -> Prepared:
+    strings = [each for each in bound if each.wanted.datatype == "BYTES"]
+
+    def run(batch: Batch) -> None:
+        for each in strings:
+            fail_unfit(batch, each.source)
+        batch.settle()
+        if batch.rows:
+            inputs = {each.wanted.name: each.rows_of(batch) for each in bound}
+            outputs = model.predict(inputs, batch.rows)
+            batch.columns.update({names[graph]: column for graph, column in outputs.items()})
+
+    return run
+
+
+def _made(model: Model, options: Options) -> list[Field]:
+    mapped = _mapped(options.get("outputs"))
+    outputs = model.signature.outputs
+    _all_there("outputs", mapped, outputs)
+    made = [replace(field, name=mapped.get(field.name, field.name)) for field in outputs]
+    if len({field.name for field in made}) < len(made):
+        raise invalid("outputs", "two outputs become one field", "a field of its own for each")
+    return made
+
+
+def _all_there(key: str, mapped: Mapping[str, str], graph: Sequence[Field]) -> None:
+    for name in mapped:
+        if name not in {field.name for field in graph}:
+            there = f"{key} of the model: {', '.join(map(describe, graph))}"
+            raise invalid(f"{key}.{name}", f"the model has no {name!r} among its {key}", there)
+
+
+def _mapped(written: Mapping[str, Any] | None) -> dict[str, str]:
+    """Graph name -> field, from either form of the table."""
+    return {
+        graph: value if isinstance(value, str) else value.get("field", graph)
+        for graph, value in (written or {}).items()
+    }
+
+
+def _model_file(kind: EngineKind, options: Options, context: Context) -> ModelFile:
+    settings = kind.settings(options)
+    if kind.own_code:
+        settings |= {"inputs": options["inputs"], "outputs": options["outputs"]}
+    return ModelFile(str(context.folder / options["file"]), settings, context.threads)
+
+
+def _engine_troubles(kind: EngineKind, written: Mapping[str, Any]) -> list[Trouble]:
+    troubles: list[Trouble] = []
+    for key, value in written.items():
+        if key not in kind.options:
+            allowed = f"options here: {', '.join((*OWN, *kind.options))}{did_you_mean(key, (*OWN, *kind.options))}"
+            troubles.append((key, "unknown option", allowed))
+        elif not kind.options[key].test(value):
+            troubles.append((key, show(value), kind.options[key].allowed))
+    return troubles
+
+
+def _table_troubles(kind: EngineKind, values: ModelOptions) -> list[Trouble]:
+    rule: Rule = DECLARED if kind.own_code else MAPPED
+    troubles: list[Trouble] = []
+    for key, written in (("inputs", values.inputs), ("outputs", values.outputs)):
+        if written is None:
+            if kind.own_code:
+                troubles.append((key, "missing", f"own code declares them: {DECLARED_ALLOWED}"))
+            continue
+        try:
+            rule.read(written)
+        except Wrong as wrong:
+            troubles.append((key + wrong.at, wrong.found, wrong.allowed))
+    return troubles

@@ -1,0 +1,313 @@
+"""A worker as the front sees it: one slot whose process is started, loaded, watched, used, and started again.
+
+``run`` is the slot's whole life and ends only by cancellation or when the version is refused at its first load.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+
+import msgspec
+
+from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.ticket import Item
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.core.pipeline import Version
+from forwardpass.execution import wire
+from forwardpass.execution.exchange import outcome_of, run_of
+from forwardpass.execution.wire import Kind, Load, Loaded
+
+STALLED_AFTER_S = 4.0  # without a beat; the worker beats every second
+HUNG_AFTER_S = 10.0
+RESTART_DELAY_MIN_S = 0.1
+RESTART_DELAY_MAX_S = 30.0
+DEATHS_WINDOW_S = 60.0
+DEATHS_MAX = 5
+LEAVE_TIME_S = 2.0
+LOG_LINE_BYTES_MAX = 4096
+LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
+_ENVIRONMENT_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+_log = logging.getLogger("forwardpass.execution")
+
+
+class State(StrEnum):
+    """Where a slot is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STALLED = "stalled"
+    RESTARTING = "restarting"
+    DEGRADED = "degraded"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class _Running:
+    items: Sequence[Item]
+    future: "asyncio.Future[Outcome]"
+    since: float
+
+
+class WorkerProcess:
+    """One slot. ``loaded`` is set once the version has loaded; ``state`` says whether it can be used now."""
+
+    def __init__(self, version: Version, index: int, *, threads: int, clock: Clock) -> None:
+        self.index = index
+        self.state = State.STARTING
+        self.loaded: Loaded | None = None
+        self.refusal: Misconfigured | None = None
+        self.pid: int | None = None
+        self.deaths = 0
+        self._version = version
+        self._threads = threads
+        self._clock = clock
+        self._limits = version.definition.workers
+        self._running: dict[int, _Running] = {}
+        self._ids = count(1)
+        self._waiters: list[asyncio.Future[None]] = []
+        self._seen_s = 0.0
+        self._loading_since = 0.0
+        self._end: socket.socket | None = None
+        self._gone: asyncio.Future[Code] | None = None
+
+    async def run(self) -> None:
+        deaths: deque[float] = deque()
+        try:
+            while True:
+                code = await self._live()
+                if self.refusal is not None:
+                    self._enter(State.REFUSED)
+                    return
+                now = self._clock()
+                self.deaths += 1
+                deaths.append(now)
+                while deaths[0] < now - DEATHS_WINDOW_S:
+                    deaths.popleft()
+                degraded = len(deaths) >= DEATHS_MAX
+                self._enter(State.DEGRADED if degraded else State.RESTARTING)
+                delay_s = min(RESTART_DELAY_MAX_S, RESTART_DELAY_MIN_S * 2 ** (len(deaths) - 1))
+                _log.warning("worker restarts", extra=self._event(code=code.value, delay_s=delay_s, deaths=len(deaths)))
+                await asyncio.sleep(delay_s)
+        finally:
+            if self.state is not State.REFUSED:
+                self._enter(State.STOPPED)
+
+    async def first_load(self) -> Loaded:
+        """Until the version has loaded once. Raises Misconfigured when it cannot."""
+        while self.loaded is None:
+            if self.refusal is not None:
+                raise self.refusal
+            await self._change()
+        return self.loaded
+
+    async def vacant(self, ahead_at: float | None) -> None:
+        """Until a batch can be taken: ready and idle, or from ``ahead_at`` on with one batch running."""
+        while True:
+            left_s: float | None = None
+            if self.state is State.READY and not self._running:
+                return
+            if self.state is State.READY and len(self._running) == 1 and ahead_at is not None:
+                left_s = ahead_at - self._clock()
+                if left_s <= 0.0:
+                    return
+            await self._change(left_s)
+
+    def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
+        """Send a batch now; see batching.Executor."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        batch = next(self._ids)
+        run, buffers = run_of(batch, items)
+        try:
+            if self.state is not State.READY or self._end is None:
+                raise BrokenPipeError
+            wire.send(self._end, Kind.RUN, wire.encode(run), buffers)
+        except OSError:
+            future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=False))
+            return future
+        self._running[batch] = _Running(items, future, self._clock())
+        return future
+
+    async def _live(self) -> Code:
+        """One process from its start to its end; returns how it ended."""
+        loop = asyncio.get_running_loop()
+        end, childs_end = wire.pair()
+        self._gone = loop.create_future()
+        self._loading_since = self._seen_s = self._clock()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-m", "forwardpass.execution.worker",
+            str(childs_end.fileno()), str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
+            pass_fds=(childs_end.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
+            env={name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
+        )  # fmt: skip
+        childs_end.close()
+        self.pid, self._end = process.pid, end
+        code = Code.WORKER_CRASHED
+        try:
+            loop.add_reader(end.fileno(), self._readable)
+            load = Load(self._version, self._threads, self._version.definition.batch.rows_max)
+            wire.send(end, Kind.LOAD, wire.encode(load))
+            async with asyncio.TaskGroup() as watchers:
+                watching = watchers.create_task(self._watch())
+                logging_ = watchers.create_task(self._relay(process.stdout))
+                code = await self._gone
+                watching.cancel()
+                loop.remove_reader(end.fileno())
+                end.close()
+                await _leave(process, force=code is not Code.CANCELLED)
+                logging_.cancel()
+        finally:
+            loop.remove_reader(end.fileno()) if end.fileno() >= 0 else None
+            end.close()
+            self._end = None
+            await _leave(process, force=False)
+            self._lose(code)
+            self.pid = None
+        self._note_end(process.returncode)
+        return code
+
+    def _note_end(self, status: int | None) -> None:
+        if self.loaded is None and self.refusal is None:
+            text = f"the worker ended with status {status} while it loaded the model"
+            self.refusal = Misconfigured(Code.LOAD_FAILED, (Problem("", "", text, "see the log"),))
+        elif self.refusal is None:
+            _log.error("worker died", extra=self._event(status=status))
+
+    def _readable(self) -> None:
+        assert self._end is not None and self._gone is not None
+        try:
+            while (frame := wire.receive(self._end)) is not None:
+                self._seen_s = self._clock()
+                self._on_frame(frame)
+            code = Code.WORKER_CRASHED
+        except BlockingIOError:
+            return
+        except (OSError, wire.WireError, msgspec.MsgspecError) as error:
+            _log.error("worker broke the protocol", extra=self._event(reason=repr(error)))
+            code = Code.WORKER_CRASHED
+        self._end_process(code)
+
+    def _on_frame(self, frame: wire.Frame) -> None:
+        match frame.kind:
+            case Kind.BEAT:
+                if self.state is State.STALLED:
+                    self._enter(State.READY)
+            case Kind.LOADED:
+                self.loaded = wire.decode.loaded.decode(frame.meta)
+                self._enter(State.READY)
+            case Kind.REFUSED:
+                refused = wire.decode.refused.decode(frame.meta)
+                problems = tuple(Problem(*problem) for problem in refused.problems)
+                _log.error("version refused", extra=self._event(code=refused.code, detail=refused.detail))
+                if self.loaded is None:
+                    self.refusal = Misconfigured(Code(refused.code), problems, detail=refused.detail)
+            case Kind.DONE:
+                self._on_done(frame)
+            case _:
+                raise wire.WireError("a frame a worker never sends")
+
+    def _on_done(self, frame: wire.Frame) -> None:
+        batch = wire.decode.done.decode(frame.meta).batch
+        running = self._running.pop(batch, None)
+        if running is None:
+            raise wire.WireError("an answer to a batch that was not sent")
+        try:
+            running.future.set_result(outcome_of(frame, running.items))
+        except wire.WireError:
+            running.future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
+            raise
+        for other in self._running.values():
+            other.since = self._clock()  # what was sent ahead starts now
+        self._notify()
+
+    async def _watch(self) -> None:
+        """Look every half second for a process that stopped moving."""
+        before = self._clock()
+        while True:
+            await asyncio.sleep(0.5)
+            now = self._clock()
+            if now - before > STALLED_AFTER_S / 2:
+                self._seen_s = now  # this process itself was stopped: nobody else's fault
+            before = now
+            silent_s = now - self._seen_s
+            oldest = min((running.since for running in self._running.values()), default=now)
+            loading = self.state is not State.READY and self.state is not State.STALLED
+            if (
+                silent_s > HUNG_AFTER_S
+                or now - oldest > self._limits.batch_limit_s
+                or (loading and now - self._loading_since > self._limits.load_limit_s)
+            ):
+                self._end_process(Code.WORKER_HUNG)
+            elif silent_s > STALLED_AFTER_S and self.state is State.READY:
+                _log.warning("worker is silent", extra=self._event(silent_s=round(silent_s, 1)))
+                self._enter(State.STALLED)
+
+    async def _relay(self, output: asyncio.StreamReader | None) -> None:
+        """What the worker prints becomes log lines, at most LOG_LINES_MAX of them; the rest is read and dropped."""
+        assert output is not None
+        for number in count(1):
+            try:
+                line = await output.readline()
+            except ValueError:  # longer than a line may be; asyncio has dropped what was buffered of it
+                continue
+            if not line:
+                return
+            if number <= LOG_LINES_MAX:
+                _log.info("worker output", extra=self._event(line=line.decode("utf-8", "replace").rstrip()))
+
+    def _end_process(self, code: Code) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(code)
+
+    def _lose(self, code: Code) -> None:
+        lost, self._running = list(self._running.values()), {}
+        for running in lost:
+            if not running.future.done():
+                running.future.set_exception(WorkerLost(code, started=True))
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._notify()
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _change(self, timeout_s: float | None = None) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        if timeout_s is None:
+            await waiter
+        else:
+            await asyncio.wait((waiter,), timeout=timeout_s)
+            if not waiter.done():
+                self._waiters.remove(waiter)
+
+    def _event(self, **fields: object) -> dict[str, object]:
+        names = {"pipeline": self._version.pipeline, "version": self._version.number, "worker": self.index}
+        return {"event": {**names, "pid": self.pid, **fields}}
+
+
+async def _leave(process: asyncio.subprocess.Process, *, force: bool) -> None:
+    """Its socket is closed, so it leaves by itself; if it does not, it is killed."""
+    if process.returncode is not None:
+        return
+    if force:
+        process.kill()
+    try:
+        async with asyncio.timeout(LEAVE_TIME_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,142 @@
+"""The worker's half of the wire: a Run frame's bytes to columns, and the rows that came out to a Done frame."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forwardpass.core.errors import Failure
+from forwardpass.core.pipeline import Field, Padding
+from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes
+from forwardpass.execution.padding import cut, pad, padded_length
+from forwardpass.execution.wire import OutputMeta, PartMeta, Run, WireError, split
+from forwardpass.steps.protocol import Batch, Column
+
+Buffers = list[bytes | memoryview]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a Done frame holds but the durations."""
+
+    parts: list[PartMeta]
+    outputs: list[OutputMeta]
+    buffers: Buffers
+
+
+def columns_of(fields: Sequence[Field], run: Run, payload: memoryview, padding: Padding | None) -> dict[str, Column]:
+    """All items' rows end to end, by field name; rows of different length are padded as the pipeline says."""
+    if len(run.shapes) != len(fields) or len(run.sizes) != len(fields):
+        raise WireError("another number of columns than the signature has")
+    columns: dict[str, Column] = {}
+    for field, shapes, buffer in zip(fields, run.shapes, split(payload, run.sizes), strict=True):
+        if len(shapes) == 1:
+            columns[field.name] = _column(field, buffer, sum(run.rows), shapes[0])
+            continue
+        if padding is None or field.name not in padding.fields:
+            raise WireError("rows of different shape without padding")
+        pieces = split(
+            buffer,
+            [rows * prod(shape) * ITEM_BYTES[field.datatype] for rows, shape in zip(run.rows, shapes, strict=True)],
+        )
+        arrays = [
+            _column(field, piece, rows, shape) for piece, rows, shape in zip(pieces, run.rows, shapes, strict=True)
+        ]
+        columns[field.name] = pad(arrays, padding, field.name)
+    return columns
+
+
+def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding | None) -> Reply:
+    """One batch of all items of ``run``: parts, and outputs cut into items."""
+    parts = _parts(batch, run.rows)
+    alive = [part.rows for part in parts]
+    lengths = _own_lengths(run, padding)
+    metas: list[OutputMeta] = []
+    buffers: Buffers = []
+    for field in fields:
+        column = batch.columns[field.name]
+        pieces = [column[start:end] for start, end in pairwise(accumulate(alive, initial=0))]
+        if lengths is not None and padding is not None:
+            padded = padded_length(lengths, padding.buckets)
+            pieces = [cut(piece, field, length, padded) for piece, length in zip(pieces, lengths, strict=True)]
+        encoded = [_encoded(field, piece) for piece in pieces]
+        shapes = [piece.shape[1:] for piece in pieces]
+        same = shapes.count(shapes[0]) == len(shapes)
+        metas.append(OutputMeta(field.name, field.datatype, shapes[:1] if same else shapes, [len(e) for e in encoded]))
+        buffers.extend(encoded)
+    return Reply(parts, metas, buffers)
+
+
+def merged(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply:
+    """Replies of items that ran one by one, as if they had run together."""
+    parts: list[PartMeta] = []
+    for reply in replies:
+        if isinstance(reply, Failure):
+            parts.append(PartMeta(0, [], [], (reply.code, reply.text, reply.detail, reply.field)))
+        else:
+            parts.extend(reply.parts)
+    metas: list[OutputMeta] = []
+    buffers: Buffers = []
+    for index, field in enumerate(fields):
+        shapes: list[Shape] = []
+        sizes: list[int] = []
+        for reply in replies:
+            if isinstance(reply, Failure):
+                shapes.append(())
+                sizes.append(0)
+            else:
+                shapes.extend(reply.outputs[index].shapes)
+                sizes.extend(reply.outputs[index].sizes)
+                buffers.append(reply.buffers[index])
+        metas.append(OutputMeta(field.name, field.datatype, shapes, sizes))
+    return Reply(parts, metas, buffers)
+
+
+def _parts(batch: Batch, rows: Sequence[int]) -> list[PartMeta]:
+    """Per item the rows that are alive, the failures and the notes."""
+    if not batch.failures and not batch.notes:
+        return [PartMeta(count, [], []) for count in rows]
+    parts: list[PartMeta] = []
+    for start, end in pairwise(accumulate(rows, initial=0)):
+        failures = [
+            (place - start, failure.code.value, failure.text, failure.detail, failure.field)
+            for place, failure in sorted(batch.failures.items())
+            if start <= place < end
+        ]
+        notes = [(place - start, name, value) for place, name, value in batch.notes if start <= place < end]
+        parts.append(PartMeta(end - start - len(failures), failures, notes))
+    return parts
+
+
+def _column(field: Field, buffer: memoryview, rows: int, shape: Shape) -> Column:
+    if field.datatype != "BYTES":
+        return np.frombuffer(buffer, dtype=_numpy(field.datatype)).reshape(rows, *shape)
+    raw = unpack_bytes(buffer, rows * prod(shape))
+    values: list[Any] = raw if field.kind == "bytes" else [None if v is None else v.decode() for v in raw]
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column.reshape(rows, *shape)
+
+
+def _encoded(field: Field, piece: NDArray[Any]) -> bytes | memoryview:
+    if field.datatype == "BYTES":
+        return pack_bytes(v.encode() if isinstance(v, str) else v for v in piece.reshape(-1))
+    whole = np.ascontiguousarray(piece, dtype=_numpy(field.datatype))
+    return whole.reshape(-1).view(np.uint8).data
+
+
+def _numpy(datatype: str) -> "np.dtype[Any]":
+    return np.dtype(NUMPY_NAMES.get(datatype, "uint16")).newbyteorder("<")
+
+
+def _own_lengths(run: Run, padding: Padding | None) -> list[int] | None:
+    """Per item the length of its padded rows, or None when nothing was padded."""
+    if padding is None:
+        return None
+    ragged = next((shapes for shapes in run.shapes if len(shapes) > 1), None)
+    return None if ragged is None else [shape[0] for shape in ragged]

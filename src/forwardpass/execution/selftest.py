@@ -1,0 +1,159 @@
+"""Proof at load: that a row's answer does not depend on the rows it shares a batch with. And the first, slow runs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forwardpass.core.clock import Clock, monotonic_s
+from forwardpass.core.errors import Failure
+from forwardpass.core.pipeline import Padding
+from forwardpass.execution.difference import difference, same_bits
+from forwardpass.execution.padding import cut, pad, padded_length
+from forwardpass.execution.plan import Plan
+from forwardpass.execution.synthetic import FREE_SIZES, Item, items
+from forwardpass.steps.protocol import Batch, Column
+
+ROWS_TESTED = 8
+ROWS_TESTED_SLOW = 3
+SLOW_S = 0.25  # one row alone
+WARM_UP_MAX_S = 3.0
+BATCH_TESTED_MAX = 64
+
+Answer = dict[str, Column]
+"""One row's outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Whether rows of strangers may share a batch, and if not, why, in words for the operator."""
+
+    independent: bool
+    bitwise: bool  # to the last bit, in what was tried
+    max_difference: float
+    reason: str
+    rows_tested: int
+
+
+def self_test(plan: Plan, rows_max: int) -> SelfTest:
+    """Compare rows alone with the same rows in batches of several sizes and orders, the golden requests first.
+
+    Not proved is not independent: a model with a fixed first axis, no two rows that run, an error or other rows in a
+    batch, a difference over ``batch.tolerance``.
+    """
+    if not plan.batched:
+        size = plan.fixed_rows
+        return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")
+    alone = _alone(plan)
+    if len(alone) < 2:
+        found = "no row" if not alone else "only one row"
+        return _no(f"{found} to test with: give golden examples, two at least", len(alone))
+    order = list(range(len(alone)))
+    large = min(rows_max, BATCH_TESTED_MAX)
+    orders = [order, order[::-1], order[:3]]
+    if large > len(order):
+        orders.append([order[place % len(order)] for place in range(large)])
+    bitwise, largest = True, 0.0
+    for each in orders:
+        rows = [alone[place] for place in each]
+        try:
+            answers = _answers(plan, [item for item, _ in rows])
+        except Failure as failure:
+            return _no(f"a batch of {len(rows)} fails where each row alone does not: {failure.text}", len(alone))
+        for (_, expected), answer in zip(rows, answers, strict=True):
+            for name, column in expected.items():
+                apart = difference(column, answer[name])
+                bitwise = bitwise and same_bits(column, answer[name])
+                largest = max(largest, apart)
+                if apart > plan.definition.batch.tolerance:
+                    return SelfTest(False, False, largest, _reason(name, apart, len(rows), plan), len(alone))
+    return SelfTest(True, bitwise, largest, "", len(alone))
+
+
+def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: float = WARM_UP_MAX_S) -> list[str]:
+    """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget; what was left out is said."""
+    sizes = [size for size in (1 << power for power in range(rows_max.bit_length())) if size < rows_max] + [rows_max]
+    if not plan.batched:
+        sizes = [plan.fixed_rows or 1]
+    made = items(plan.definition, plan.signature, ROWS_TESTED, FREE_SIZES[0])
+    started = clock()
+    took_s = 0.0
+    for place, size in enumerate(sizes):
+        before = clock()
+        if before - started + 2 * took_s > budget_s:
+            left = ", ".join(map(str, sizes[place:]))
+            return [f"warm-up stopped after {before - started:.1f} s: no batch of {left} rows was run before serving"]
+        try:
+            _answers(plan, [made[row % len(made)] for row in range(size)])
+        except Failure:
+            return []  # such rows do not run: the self-test says so
+        took_s = clock() - before
+    return []
+
+
+def _alone(plan: Plan) -> list[tuple[Item, Answer]]:
+    """Rows that can be run, each with its answer alone; of free dimensions the first size with which two rows run."""
+    found: list[tuple[Item, Answer]] = []
+    for free in FREE_SIZES:
+        found = []
+        count = ROWS_TESTED
+        for place, item in enumerate(items(plan.definition, plan.signature, ROWS_TESTED, free)):
+            if place >= count:
+                break
+            started = monotonic_s()
+            try:
+                found.append((item, _answers(plan, [item])[0]))
+            except Failure:
+                continue  # not a row this pipeline takes
+            if monotonic_s() - started > SLOW_S:
+                count = ROWS_TESTED_SLOW
+        if len(found) > 1:
+            break
+    return found
+
+
+def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
+    """Each row's outputs after all steps. Raises the Failure of any."""
+    padding = plan.padding
+    columns, lengths = _joined(rows, padding)
+    batch = Batch(columns, len(rows), list(range(len(rows))))
+    plan.preprocess(batch)
+    plan.execute(batch)
+    plan.postprocess(batch)
+    for failure in batch.failures.values():
+        raise failure
+    padded = padded_length(lengths, padding.buckets) if padding and lengths else 0
+    answers: list[Answer] = []
+    for row in range(len(rows)):
+        answer = {}
+        for field in plan.signature.outputs:
+            column = batch.columns[field.name][row : row + 1]
+            answer[field.name] = cut(column, field, lengths[row], padded) if lengths else column
+        answers.append(answer)
+    return answers
+
+
+def _joined(rows: Sequence[Item], padding: Padding | None) -> tuple[dict[str, Column], list[int]]:
+    """The rows as one batch's columns, and each row's own length where they were padded."""
+    columns: dict[str, Column] = {}
+    lengths: list[int] = []
+    for name in rows[0]:
+        each = [row[name] for row in rows]
+        if padding is not None and name in padding.fields:
+            lengths = [column.shape[1] for column in each]
+            columns[name] = pad(each, padding, name)
+        else:
+            columns[name] = np.concatenate(each)
+    return columns, lengths
+
+
+def _no(reason: str, rows_tested: int = 0) -> SelfTest:
+    return SelfTest(False, False, math.inf, reason, rows_tested)
+
+
+def _reason(name: str, apart: float, rows: int, plan: Plan) -> str:
+    if math.isinf(apart):
+        return f"output {name} of a row is another one in a batch of {rows} than alone"
+    tolerance = plan.definition.batch.tolerance
+    return f"output {name} of a row differs by {apart:.3g} in a batch of {rows} from alone; {tolerance:g} is allowed"

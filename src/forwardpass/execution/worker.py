@@ -1,0 +1,180 @@
+"""A worker's whole life, in the child process: close the box, load one version, answer batches, until told to stop.
+
+Three threads: ``main`` receives and preprocesses the next batch while ``execute`` runs the current one, and ``beat``
+says every second that the process is alive. A batch that fails as a whole is run item by item, so that one request's
+fault is never its neighbours' (FAULTS R11).
+"""
+
+import os
+import queue
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forwardpass.core.clock import monotonic_s
+from forwardpass.core.errors import Code, Failed, Failure, Misconfigured
+from forwardpass.execution import wire
+from forwardpass.execution.box import close_box
+from forwardpass.execution.plan import Plan, build
+from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
+from forwardpass.execution.selftest import self_test, warm_up
+from forwardpass.execution.wire import Done, Kind, Load, Loaded, RefusedLoad, Run
+from forwardpass.steps.protocol import Batch, Column
+
+BEAT_S = 1.0
+DETAIL_BYTES_MAX = 4096
+
+
+@dataclass(slots=True)
+class Job:
+    """A batch between the two threads: ``batch`` is None when preprocessing it failed as a whole."""
+
+    run: Run
+    columns: dict[str, Column]
+    batch: Batch | None
+    preprocess_s: float
+    failure: Failure | None = None
+
+
+class Worker:
+    """``serve`` returns when the front says stop or is gone."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._sending = threading.Lock()
+        self._stopping = threading.Event()
+        self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=1)
+
+    def send(self, kind: Kind, meta: bytes = b"", columns: Sequence[bytes | memoryview] = ()) -> None:
+        with self._sending:
+            wire.send(self._end, kind, meta, columns)
+
+    def serve(self, load: Load) -> None:
+        plan = self._load(load)
+        if plan is None:
+            return
+        executing = threading.Thread(target=self._execute_all, args=(plan,), name="execute")
+        executing.start()
+        while (frame := wire.receive(self._end)) is not None and frame.kind is Kind.RUN:
+            self._jobs.put(self._preprocess(plan, wire.decode.run.decode(frame.meta), frame.payload))
+        self._jobs.put(None)
+        executing.join()
+        self._stopping.set()
+        plan.close()
+
+    def beat(self) -> None:
+        while not self._stopping.wait(BEAT_S):
+            try:
+                self.send(Kind.BEAT)
+            except OSError:
+                return
+
+    def _load(self, load: Load) -> Plan | None:
+        started = monotonic_s()
+        try:
+            plan = build(load.version, threads=load.threads)
+            warnings = [*plan.warnings, *warm_up(plan, load.rows_max)]
+            tested = self_test(plan, load.rows_max)
+        except Misconfigured as error:
+            problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
+            self.send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))
+            return None
+        except Exception as error:  # a border: whatever a model file makes a library raise is the operator's answer
+            code = Code.LOAD_FAILED if not isinstance(error, Failure) else error.code
+            problems = [("", "", f"the model could not be loaded ({code}); the log has the details", "", None)]
+            self.send(
+                Kind.REFUSED, wire.encode(RefusedLoad(code, problems, traceback.format_exc()[-DETAIL_BYTES_MAX:]))
+            )
+            return None
+        signature = replace(plan.signature, batched=plan.batched, fixed_rows=plan.fixed_rows)
+        loaded = Loaded(
+            signature, plan.platform, tested.independent, tested.bitwise, tested.max_difference, tested.reason,
+            warnings, monotonic_s() - started,
+        )  # fmt: skip
+        self.send(Kind.LOADED, wire.encode(loaded))
+        return plan
+
+    def _preprocess(self, plan: Plan, run: Run, payload: memoryview) -> Job:
+        started = monotonic_s()
+        columns: dict[str, Column] = {}
+        try:
+            columns = columns_of(plan.signature.columns(), run, payload, plan.padding)
+            batch = _batch(columns, sum(run.rows))
+            plan.preprocess(batch)
+            return Job(run, columns, batch, monotonic_s() - started)
+        except Exception as error:  # a border: it becomes the answer of this batch
+            return Job(run, columns, None, monotonic_s() - started, _failure(error))
+
+    def _execute_all(self, plan: Plan) -> None:
+        while (job := self._jobs.get()) is not None:
+            started = executed = monotonic_s()
+            try:
+                if job.batch is None:
+                    raise job.failure or Failed(Code.INTERNAL, "preprocessing left nothing")
+                plan.execute(job.batch)
+                executed = monotonic_s()
+                plan.postprocess(job.batch)
+                reply = reply_of(job.batch, plan.signature.outputs, job.run, plan.padding)
+            except Exception as error:  # a border: find out whose fault it is
+                reply = _one_by_one(plan, job, _failure(error))
+                executed = monotonic_s()
+            times = (job.preprocess_s, executed - started, monotonic_s() - executed)
+            done = Done(job.run.batch, reply.parts, reply.outputs, *times)
+            self.send(Kind.DONE, wire.encode(done), reply.buffers)
+
+
+def _one_by_one(plan: Plan, job: Job, failure: Failure) -> Reply:
+    """Each item by itself; with one item only, or no columns to begin with, the failure stands."""
+    if len(job.run.rows) == 1 or not job.columns:
+        return merged([failure] * len(job.run.rows), plan.signature.outputs)
+    replies: list[Reply | Failure] = []
+    start = 0
+    for rows in job.run.rows:
+        batch = _batch({name: column[start : start + rows] for name, column in job.columns.items()}, rows)
+        start += rows
+        try:
+            plan.preprocess(batch)
+            plan.execute(batch)
+            plan.postprocess(batch)
+            run = Run(job.run.batch, [rows], [], [])
+            replies.append(reply_of(batch, plan.signature.outputs, run, None))
+        except Exception as error:  # a border: this item's own answer
+            replies.append(_failure(error))
+    return merged(replies, plan.signature.outputs)
+
+
+def _batch(columns: dict[str, Column], rows: int) -> Batch:
+    return Batch(dict(columns), rows, list(range(rows)))
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, Failure):
+        return error
+    detail = "".join(traceback.format_exception(error))[-DETAIL_BYTES_MAX:]
+    if isinstance(error, MemoryError):
+        return Failed(Code.ENGINE_OUT_OF_MEMORY, "the worker's memory limit was reached", detail=detail)
+    return Failed(Code.INTERNAL, "the pipeline failed on this request", detail=detail)
+
+
+def main() -> None:
+    """``python -m forwardpass.execution.worker FD PARENT MEMORY_BYTES``, started by ``process.py`` only."""
+    descriptor, parent, memory_max_bytes = (int(argument) for argument in sys.argv[1:4])
+    end = socket.socket(fileno=descriptor)
+    frame = wire.receive(end)
+    if frame is None:
+        return
+    load = wire.decode.load.decode(frame.meta)
+    for missing in close_box([load.version.folder], memory_max_bytes=memory_max_bytes, parent=parent):
+        print(missing, file=sys.stderr)
+    worker = Worker(end)
+    threading.Thread(target=worker.beat, name="beat", daemon=True).start()
+    worker.serve(load)
+    sys.stderr.flush()
+    os._exit(0)  # runtimes with threads of their own do not always end well by themselves
+
+
+if __name__ == "__main__":
+    main()

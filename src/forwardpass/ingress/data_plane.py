@@ -1,0 +1,163 @@
+"""The endpoints of the data plane: an HttpRequest to the handle and back. One of the three borders that end exceptions."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import orjson
+
+from forwardpass.core.clock import Clock, random_id
+from forwardpass.core.errors import Code, Failed, Failure, Refused, show
+from forwardpass.core.request import Answer, Request
+from forwardpass.core.timeline import Timeline
+from forwardpass.ingress.dialects import predict, v2, v2_answer, v2_metadata
+from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.routes import Match, Table
+from forwardpass.ingress.status import Dialect, error_answer
+from forwardpass.pipeline.handle import Handle
+from forwardpass.rollout.variant import Variant
+
+OFF_LOOP_BYTES_MIN = 256 * 1024  # parsing or printing more than this would hold up everybody else
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
+_log = logging.getLogger("forwardpass.ingress")
+
+Endpoint = Callable[[HttpRequest, Match, str], Awaitable[HttpAnswer]]
+Decode = Callable[..., Request]
+Encode = Callable[[Answer, Request], HttpAnswer]
+T = TypeVar("T")
+
+
+class DataPlane:
+    """``respond`` is what the HTTP protocol calls; ``why_not_ready`` answers "" when every pipeline answers."""
+
+    def __init__(self, handle: Handle, why_not_ready: Callable[[], str], product_version: str, clock: Clock) -> None:
+        self._handle = handle
+        self._why_not_ready = why_not_ready
+        self._product_version = product_version
+        self._clock = clock
+        self._table = Table("data")
+        self._endpoints: dict[str, Endpoint] = {
+            "v2_infer": self._v2_infer,
+            "predict": self._predict,
+            "live": self._live,
+            "ready": self._ready,
+            "server_metadata": self._server_metadata,
+            "models": self._models,
+            "model_metadata": self._model_metadata,
+            "model_ready": self._model_ready,
+            "batches": self._batches,
+        }
+
+    async def respond(self, http: HttpRequest) -> HttpAnswer:
+        """Every request gets an answer; what went wrong on our side is logged with its detail."""
+        id = random_id()
+        dialect: Dialect = "predict" if http.path.startswith("/predict") else "v2"
+        try:
+            match = self._table.match(http.method, http.path)
+            if isinstance(match, Match):
+                answer = await self._endpoints[match.route.endpoint](http, match, id)
+            else:
+                answer = _no_route(http, match, dialect, id)
+        except Failure as failure:
+            answer = error_answer(failure, dialect, id)
+            if isinstance(failure, Failed):
+                event = {"request": id, "code": failure.code.value, "detail": failure.detail, "path": show(http.path)}
+                _log.warning("request failed", extra={"event": event})
+        except Exception:  # a border: a defect of ours costs this request only
+            _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
+            answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), dialect, id)
+        if not any(name == b"X-Request-Id" for name, _ in answer.headers):
+            answer.headers.append((b"X-Request-Id", id.encode()))
+        client_id = http.headers.get(b"x-request-id")
+        if client_id is not None and _CLIENT_ID.fullmatch(client_id):
+            answer.headers.append((b"X-Client-Request-Id", client_id))
+        return answer
+
+    async def _v2_infer(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return await self._infer(http, match, id, v2.decode_infer, v2_answer.encode_infer)
+
+    async def _predict(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return await self._infer(http, match, id, predict.decode, predict.encode)
+
+    async def _infer(self, http: HttpRequest, match: Match, id: str, decode: Decode, encode: Encode) -> HttpAnswer:
+        variant = self._handle.route(match.pipeline, match.number)
+        timeline = Timeline(http.received_s)
+        request = await _off_loop(len(http.body), lambda: decode(http, variant.signature, id, timeline))
+        timeline.decoded = self._clock()
+        answer = await self._handle.answer(variant, request)
+        size = sum(tensor.bytes_total for tensor in answer.outputs.values())
+        return await _off_loop(size, lambda: encode(answer, request))
+
+    async def _live(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return v2_metadata.live()
+
+    async def _ready(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        why = self._why_not_ready()
+        if why:
+            raise Failed(Code.NOT_READY, why, retry_after_s=1.0)
+        return v2_metadata.ready(True)
+
+    async def _server_metadata(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return v2_metadata.server_metadata(self._product_version)
+
+    async def _models(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return v2_metadata.models(sorted({variant.version.pipeline for variant in self._handle.routes.variants()}))
+
+    async def _model_metadata(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        variant = self._handle.route(match.pipeline, match.number)
+        assert variant.loaded is not None, "a routable version has loaded"
+        numbers = self._handle.routes.numbers(match.pipeline)
+        return v2_metadata.model_metadata(variant.version, numbers, variant.signature, variant.loaded.platform)
+
+    async def _model_ready(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        variant = self._handle.route(match.pipeline, match.number)
+        if not variant.ready:
+            raise Failed(Code.NOT_READY, f'no worker of "{variant.version.pipeline}" answers', retry_after_s=1.0)
+        return v2_metadata.model_ready(variant.version.pipeline, True)
+
+    async def _batches(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        return HttpAnswer(200, orjson.dumps(batches_report(self._handle.route(match.pipeline, match.number))))
+
+
+def batches_report(variant: Variant) -> dict[str, object]:
+    """The last batches, newest last, each with why it was released; times in microseconds."""
+    return {
+        "pipeline": variant.version.pipeline,
+        "version": variant.version.number,
+        "batching": variant.batching_reason,
+        "rows_max": variant.batch.rows_max,
+        "batches": [
+            {
+                "id": report.id,
+                "rows": report.rows,
+                "items": report.items,
+                "reason": report.reason,
+                "worker": report.worker,
+                "waited_us": round(report.waited_s * 1e6),
+                "left_waiting_rows": report.waiting_rows,
+                "preprocess_us": round(report.preprocess_s * 1e6),
+                "execute_us": round(report.execute_s * 1e6),
+                "postprocess_us": round(report.postprocess_s * 1e6),
+                "outcome": report.outcome,
+            }
+            for report in variant.batcher.reports
+        ],
+    }
+
+
+async def _off_loop(size_bytes: int, work: Callable[[], T]) -> T:
+    """Small work here, large work in a thread."""
+    return work() if size_bytes < OFF_LOOP_BYTES_MIN else await asyncio.to_thread(work)
+
+
+def _no_route(http: HttpRequest, allowed: "object", dialect: Dialect, id: str) -> HttpAnswer:
+    if not allowed:
+        return error_answer(Refused(Code.ROUTE_NOT_FOUND, "there is nothing at this path"), dialect, id)
+    assert isinstance(allowed, list)
+    names = b", ".join(dict.fromkeys(allowed))
+    text = f"this path takes {names.decode()}, not {show(http.method.decode('latin-1'))}"
+    answer = error_answer(Refused(Code.METHOD_NOT_ALLOWED, text), dialect, id)
+    answer.headers.append((b"Allow", names))
+    return answer

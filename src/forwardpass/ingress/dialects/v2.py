@@ -1,0 +1,205 @@
+"""The Open Inference Protocol (V2) over REST: an infer body to a Request and an Answer to an infer body.
+
+JSON and the binary tensor extension, mixed as well. Deviations a client can see: NaN and infinities are null in JSON
+answers (the binary form carries them), text tensors must be UTF-8, BF16 travels only as binary data, FP16 may be sent
+but is not answered as JSON, every answer has an id.
+"""
+
+from collections.abc import Sequence
+from math import nan, prod
+
+import msgspec
+
+from forwardpass.core.errors import Code, Refused, show
+from forwardpass.core.pipeline import Field, Input, Signature
+from forwardpass.core.request import Request
+from forwardpass.core.tensor import ITEM_BYTES, Tensor, pack_bytes
+from forwardpass.core.timeline import Timeline
+from forwardpass.ingress.dialects.envelope import receipt_asked
+from forwardpass.ingress.dialects.v2_input import InferInput, Parameters, to_column
+from forwardpass.ingress.dialects.v2_parameters import apply_output, apply_parameters, input_bytes
+from forwardpass.ingress.message import HttpRequest
+from forwardpass.ingress.strict_json import DECODE_ERRORS, LIMITS, JsonLimits, count_keys, decode, explain
+from forwardpass.pipeline.bounds import bound_columns, may_be_missing, pack_numbers, refuse, unknown_field
+
+HEAD_LENGTH = b"inference-header-content-length"
+ID_CHARACTERS_MAX = 256
+
+
+class InferOutput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
+
+
+class InferMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    inputs: list[InferInput]
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
+    outputs: list[InferOutput] | msgspec.UnsetType = msgspec.UNSET
+
+
+_decoder = msgspec.json.Decoder(InferMessage)
+_ALLOWED = {
+    "": InferMessage.__struct_fields__,
+    "/inputs/*": InferInput.__struct_fields__,
+    "/outputs/*": InferOutput.__struct_fields__,
+}
+
+
+def decode_infer(
+    http: HttpRequest, signature: Signature, id: str, timeline: Timeline, limits: JsonLimits = LIMITS
+) -> Request:
+    """The request an infer call makes. Raises Refused; never for its Content-Type, which clients leave out."""
+    length = http.headers.get(HEAD_LENGTH)
+    request = Request(id, [], 0, timeline, receipt=receipt_asked(http.query))
+    if length is None:
+        text, rest = http.body, memoryview(b"")
+    else:
+        head_bytes = _head_bytes(length, len(http.body))
+        if head_bytes == 0:
+            return _decode_raw(http.body, signature, request)
+        text, rest = http.body[:head_bytes], memoryview(http.body)[head_bytes:]
+    keys_max = count_keys(text, limits)
+    try:
+        message = _parse(text)
+        _fill(request, message, rest, signature)
+    except Refused:
+        decode(text, limits)  # a text that is no strict JSON is refused as such, whatever else is wrong with it
+        raise
+    if keys_max != _keys(message):
+        decode(text, limits)
+    return request
+
+
+def _parse(text: bytes) -> InferMessage:
+    try:
+        return _decoder.decode(text)
+    except DECODE_ERRORS as error:
+        raise explain(error, _ALLOWED) from None
+
+
+def _keys(message: InferMessage) -> int:
+    """The keys a decoded message has: one per member that was given, one per parameter."""
+    tensors: list[InferInput | InferOutput] = [*message.inputs, *(message.outputs or ())]
+    keys = 1 + (message.id is not msgspec.UNSET) + (message.outputs is not msgspec.UNSET)
+    for part in (message, *tensors):
+        if part.parameters is not msgspec.UNSET:
+            keys += 1 + len(part.parameters)
+    for given in message.inputs:
+        keys += 3 + (given.data is not msgspec.UNSET)
+    return keys + len(message.outputs or ())
+
+
+def _fill(request: Request, message: InferMessage, rest: memoryview, signature: Signature) -> None:
+    if message.id:
+        if len(message.id) > ID_CHARACTERS_MAX:
+            raise refuse(Code.OUT_OF_RANGE, "/id", f"at most {ID_CHARACTERS_MAX} characters are allowed")
+        request.client_id = message.id
+    if message.parameters:
+        apply_parameters(request, message.parameters)
+    if message.outputs:
+        _outputs(request, message.outputs, signature)
+    _columns(request, message.inputs, rest, signature)
+
+
+def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signature) -> None:
+    known = [field.name for field in signature.outputs]
+    names: list[str] = []
+    for index, output in enumerate(outputs):
+        where = f"/outputs/{index}"
+        if output.name not in known:
+            text = f"'{show(output.name)}' is no output of this pipeline (outputs: {', '.join(known)})"
+            raise refuse(Code.UNKNOWN_OUTPUT, f"{where}/name", text)
+        if output.name in names:
+            raise refuse(Code.INVALID_INPUT, f"{where}/name", f"output '{output.name}' is asked for twice")
+        names.append(output.name)
+        if output.parameters:
+            apply_output(request, output.name, output.parameters, where)
+    request.outputs = tuple(names)
+
+
+def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, signature: Signature) -> None:
+    columns = bound_columns(signature)
+    places = {field.name: place for place, (field, _) in enumerate(columns)}
+    found: dict[int, Tensor] = {}
+    position = 0
+    for index, given in enumerate(inputs):
+        where = f"/inputs/{index}"
+        place = places.get(given.name)
+        if place is None:
+            raise unknown_field(given.name, tuple(places), where)
+        if place in found:
+            raise refuse(Code.INVALID_INPUT, f"{where}/name", f"input '{given.name}' is given twice")
+        size = input_bytes(given, where)
+        values: msgspec.Raw | memoryview
+        if size is None:
+            assert isinstance(given.data, msgspec.Raw)
+            values = given.data
+        elif size > len(rest) - position:
+            text = f"{size} bytes are announced, {len(rest) - position} are left in the body"
+            raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/binary_data_size", text)
+        else:
+            values = rest[position : position + size]
+            position += size
+        column = to_column(given, where, values, *columns[place])
+        if not found:
+            request.rows = column.shape[0]
+        elif column.shape[0] != request.rows:
+            text = f"has {column.shape[0]} rows, the inputs before it {request.rows}"
+            raise refuse(Code.SHAPE_MISMATCH, f"{where}/shape", text)
+        found[place] = column
+    if position != len(rest):
+        text = f"the body has {len(rest)} bytes after the JSON, its inputs announce {position}"
+        raise Refused(Code.BINARY_SIZE_MISMATCH, text)
+    if not found:
+        raise refuse(Code.MISSING_FIELD, "/inputs", f"at least one is required ({', '.join(places)})")
+    request.columns = [
+        found.get(place) or _missing(field, owner, request.rows) for place, (field, owner) in enumerate(columns)
+    ]
+
+
+def _missing(field: Field, owner: Input, rows: int) -> Tensor:
+    """The column of an input that was left out, if it may be."""
+    if not may_be_missing(owner):
+        raise refuse(Code.MISSING_FIELD, "/inputs", f"'{field.name}' is required")
+    if field.kind == "number":
+        return Tensor("FP64", (rows,), pack_numbers("FP64", [nan] * rows, str))
+    return Tensor("BYTES", (rows,), pack_bytes([None] * rows))
+
+
+def _head_bytes(value: bytes, body_bytes: int) -> int:
+    if not value.isdigit() or len(value) > 10 or int(value) > body_bytes:
+        text = f"Inference-Header-Content-Length must be an integer from 0 to the body's {body_bytes} bytes"
+        raise Refused(Code.BAD_REQUEST, text, field="Inference-Header-Content-Length")
+    return int(value)
+
+
+def _decode_raw(body: bytes, signature: Signature, request: Request) -> Request:
+    """A body that is nothing but the one input's values: one row, answered in binary."""
+    columns = bound_columns(signature)
+    if len(columns) != 1:
+        names = ", ".join(field.name for field, _ in columns)
+        text = (
+            f"Inference-Header-Content-Length 0 needs a pipeline with one input, this one has {len(columns)} ({names})"
+        )
+        raise Refused(Code.BAD_REQUEST, text, field="Inference-Header-Content-Length")
+    field, owner = columns[0]
+    if field.datatype == "BYTES":
+        raw, shape = memoryview(pack_bytes([body])), [1, *(abs(size) for size in field.shape)]
+    else:
+        raw, shape = memoryview(body), [1, *_deduced(field, len(body))]
+    given = InferInput(field.name, shape, field.datatype)
+    request.columns = [to_column(given, "", raw, field, owner)]
+    request.rows = 1
+    request.binary_default = True
+    return request
+
+
+def _deduced(field: Field, body_bytes: int) -> list[int]:
+    """The row shape whose one free dimension follows from the size of the body."""
+    if field.shape.count(-1) > 1:
+        text = f"input '{field.name}' has several free dimensions; its shape must be given in JSON"
+        raise Refused(Code.BAD_REQUEST, text, field=field.name)
+    fixed = prod(size for size in field.shape if size != -1) * ITEM_BYTES[field.datatype]
+    free = body_bytes // fixed if fixed else 0
+    return [free if size == -1 else size for size in field.shape]

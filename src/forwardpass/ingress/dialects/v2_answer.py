@@ -1,0 +1,93 @@
+"""An Answer to a V2 infer body, JSON or with binary tensors behind it."""
+
+from math import prod
+
+import numpy as np
+import orjson
+
+from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.request import Answer, Request
+from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, unpack_bytes
+from forwardpass.ingress.dialects.envelope import answer_headers
+from forwardpass.ingress.message import HttpAnswer
+
+_MISSING_MARK = b"\xff\xff\xff\xff"
+
+
+def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
+    """The answer in the form and order asked for. Raises the first row's failure when one has failed.
+
+    NaN and infinities become null in JSON. Notes are the string parameter ``notes`` (JSON), a receipt the member
+    ``receipt``. Raises Refused for an output that JSON cannot carry, naming the binary form.
+    """
+    if answer.failures:
+        raise _row_failure(answer)
+    outputs: list[dict[str, object]] = []
+    buffers: list[bytes | memoryview] = []
+    for name in request.outputs or [field.name for field in answer.signature.outputs]:
+        tensor = answer.outputs[name]
+        output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": tensor.shape}
+        if request.binary.get(name, request.binary_default):
+            buffer = _on_the_wire(tensor)
+            output["parameters"] = {"binary_data_size": len(buffer)}
+            buffers.append(buffer)
+        else:
+            output["data"] = _json_data(tensor, name)
+        outputs.append(output)
+    version = answer.version
+    body: dict[str, object] = {
+        "model_name": version.pipeline,
+        "model_version": str(version.number),
+        "id": request.client_id or request.id,
+        "outputs": outputs,
+    }
+    if answer.notes:
+        notes = [{"row": note.row, "name": note.name, "value": note.value} for note in answer.notes]
+        body["parameters"] = {"notes": orjson.dumps(notes).decode()}
+    if answer.receipt is not None:
+        body["receipt"] = answer.receipt
+    text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    headers = answer_headers(request.id, version)
+    if not buffers:
+        return HttpAnswer(200, text, headers=headers)
+    headers.append((b"Inference-Header-Content-Length", b"%d" % len(text)))
+    return HttpAnswer(200, [text, *buffers], b"application/octet-stream", headers)
+
+
+def _row_failure(answer: Answer) -> Failure:
+    row = min(answer.failures)
+    failure = answer.failures[row]
+    if answer.rows == 1:
+        return failure
+    kind = Refused if isinstance(failure, Refused) else Failed
+    return kind(
+        failure.code,
+        f"row {row}: {failure.text}",
+        field=failure.field,
+        detail=failure.detail,
+        retry_after_s=failure.retry_after_s,
+    )
+
+
+def _json_data(tensor: Tensor, name: str) -> object:
+    if tensor.datatype == "BYTES":
+        try:
+            elements = unpack_bytes(tensor.data, prod(tensor.shape))
+            return [None if element is None else element.decode() for element in elements]
+        except UnicodeDecodeError:
+            text = f"output '{name}' holds bytes that are not UTF-8; ask for it with the parameter binary_data"
+            raise Refused(Code.INVALID_UTF8, text, field=name) from None
+    numpy_name = NUMPY_NAMES.get(tensor.datatype)
+    if numpy_name is None or tensor.datatype == "FP16":
+        text = f"output '{name}' is {tensor.datatype}, which has no form in JSON; ask for it with the parameter binary_data"
+        raise Refused(Code.DATATYPE_MISMATCH, text, field=name)
+    return np.frombuffer(tensor.data, dtype=numpy_name)
+
+
+def _on_the_wire(tensor: Tensor) -> bytes | memoryview:
+    data = tensor.data
+    if tensor.datatype == "BYTES" and _MISSING_MARK in bytes(data):
+        # A missing value has no form on the wire but the empty one.
+        elements = unpack_bytes(data, prod(tensor.shape))
+        return pack_bytes(element or b"" for element in elements)
+    return bytes(data) if isinstance(data, bytearray) else data

@@ -1,0 +1,182 @@
+"""One input tensor of the Open Inference Protocol (V2), as a client sent it, to the column it is for."""
+
+import re
+import struct
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from math import nan, prod
+from typing import Any
+
+import msgspec
+
+from forwardpass.core.errors import Code, show
+from forwardpass.core.pipeline import Field, Input
+from forwardpass.core.tensor import DATATYPES, ITEM_BYTES, Tensor, element_count, pack_bytes, unpack_bytes
+from forwardpass.ingress.strict_json import DECODE_ERRORS, explain
+from forwardpass.pipeline.bounds import (
+    CODES,
+    FLOATS,
+    check_bools,
+    check_lengths,
+    check_numbers,
+    check_shape,
+    check_utf8,
+    element_at,
+    may_be_missing,
+    pack_numbers,
+    refuse,
+)
+
+Parameters = dict[str, str | int | float | bool]
+NUMBERS = frozenset(CODES) - {"BOOL", "FP16"}
+"""The datatypes a number input takes."""
+
+_OPENING = re.compile(rb"[\[ \t\n\r]*")
+
+
+class InferInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """``data`` stays text until its datatype says how to read it; unset when the values are binary."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
+
+
+def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, field: Field, bounds: Input) -> Tensor:
+    """The column ``field`` made of ``given``, whose values are JSON (Raw) or binary (memoryview). Raises Refused.
+
+    Datatypes must be equal, with one exception: a number input takes any NUMBERS and makes FP64 of it, rounded to
+    nearest. Inputs that are no tensors have the shape [rows] or [rows, 1].
+    """
+    if given.datatype not in DATATYPES:
+        allowed = ", ".join(DATATYPES)
+        raise refuse(Code.DATATYPE_MISMATCH, f"{where}/datatype", f"'{show(given.datatype)}' is none of {allowed}")
+    count = element_count(given.shape, f"{where}/shape")
+    shape = tuple(given.shape)
+    _check_rows(shape, field, f"{where}/shape")
+    _check_datatype(given.datatype, field, where)
+    place = f"{where}/data"
+    if field.datatype == "BYTES":
+        data = _texts(values, shape, place, field, bounds)
+        return Tensor("BYTES", shape if field.kind == "tensor" else shape[:1], data)
+    packed: bytes | memoryview
+    if isinstance(values, memoryview):
+        packed = _sized(values, given.datatype, count, place)
+    else:
+        nullable = field.kind == "number" and may_be_missing(bounds) and given.datatype in FLOATS
+        packed = _numbers(values, given.datatype, shape, place, nullable)
+    if field.kind == "tensor":
+        return Tensor(field.datatype, shape, packed)
+    numbers = struct.unpack(f"<{count}{CODES[given.datatype]}", packed)
+    check_numbers(numbers, bounds, element_at(place, shape))
+    return Tensor("FP64", shape[:1], packed if given.datatype == "FP64" else struct.pack(f"<{count}d", *numbers))
+
+
+def _check_rows(shape: tuple[int, ...], field: Field, where: str) -> None:
+    if not shape or shape[0] == 0:
+        raise refuse(Code.SHAPE_MISMATCH, where, "the first dimension is the number of rows; at least 1 is needed")
+    if field.kind == "tensor" or shape[1:] != (1,):
+        check_shape(shape[1:], field.shape, where)
+
+
+def _check_datatype(datatype: str, field: Field, where: str) -> None:
+    if datatype not in (NUMBERS if field.kind == "number" else (field.datatype,)):
+        allowed = " or ".join(sorted(NUMBERS)) if field.kind == "number" else field.datatype
+        text = f"input '{field.name}' takes {allowed}, got {datatype}"
+        raise refuse(Code.DATATYPE_MISMATCH, f"{where}/datatype", text)
+
+
+def _sized(raw: memoryview, datatype: str, count: int, where: str) -> memoryview:
+    wanted = count * ITEM_BYTES[datatype]
+    if len(raw) != wanted:
+        text = f"the shape needs {wanted} bytes of {datatype}, got {len(raw)}"
+        raise refuse(Code.BINARY_SIZE_MISMATCH, where, text)
+    if datatype == "BOOL" and bytes(raw).translate(None, b"\0\1"):
+        raise refuse(Code.OUT_OF_RANGE, where, "a BOOL is one byte, 0 or 1")
+    return raw
+
+
+def _elements(raw: memoryview, count: int, where: str) -> list[bytes | None]:
+    try:
+        elements = unpack_bytes(raw, count)
+    except ValueError:
+        elements = [None]
+    if None in elements:  # the mark of a missing value is ours, and on the wire a length of 4 GiB
+        text = f"the lengths of {count} BYTES elements do not add up to {len(raw)} bytes"
+        raise refuse(Code.BINARY_SIZE_MISMATCH, where, text)
+    return elements
+
+
+def _texts(
+    values: msgspec.Raw | memoryview, shape: tuple[int, ...], where: str, field: Field, bounds: Input
+) -> bytes | memoryview:
+    at = element_at(where, shape)
+    if isinstance(values, memoryview):
+        elements = _elements(values, prod(shape), where)
+        check_lengths(elements, bounds, at)
+        if field.kind != "bytes":
+            check_utf8(elements, at)
+        return values
+    texts = _values(values, "BYTES", shape, where, may_be_missing(bounds))
+    elements = [None if text is None else text.encode() for text in texts]
+    check_lengths(elements, bounds, at)
+    return pack_bytes(elements)
+
+
+def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> bytes:
+    at = element_at(where, shape)
+    if datatype == "BF16":
+        raise refuse(Code.DATATYPE_MISMATCH, where, "BF16 has no form in JSON; send it as binary data")
+    values = _values(data, datatype, shape, where, nullable)
+    if datatype == "BOOL":
+        check_bools(values, at)
+    if nullable:
+        values = [nan if value is None else value for value in values]
+    return pack_numbers(datatype, values, at)
+
+
+def _values(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> Sequence[Any]:
+    """The elements of flat data, or of data nested exactly as the shape says."""
+    kind = datatype if datatype in ("BYTES", "BOOL") else "FP" if datatype in FLOATS else "INT"
+    try:
+        values: list[Any] = _decoder(kind, 1, nullable).decode(data)
+    except DECODE_ERRORS as error:
+        opening = _OPENING.match(data)
+        depth = 0 if opening is None else opening[0].count(b"[")
+        if depth < 2:
+            raise explain(error, {}, where) from None
+        values = _nested(data, kind, depth, shape, where, nullable)
+    if len(values) != prod(shape):
+        text = f"the shape has {prod(shape)} elements, the data {len(values)}"
+        raise refuse(Code.SHAPE_MISMATCH, where, text)
+    return values
+
+
+def _nested(
+    data: msgspec.Raw, kind: str, depth: int, shape: tuple[int, ...], where: str, nullable: bool
+) -> list[Any]:
+    if depth != len(shape):
+        text = f"lists are nested {depth} deep; the shape has {len(shape)} dimensions"
+        raise refuse(Code.SHAPE_MISMATCH, where, text)
+    try:
+        level: list[Any] = [_decoder(kind, depth, nullable).decode(data)]
+    except DECODE_ERRORS as error:
+        raise explain(error, {}, where) from None
+    for size in shape:
+        if wrong := set(map(len, level)) - {size}:
+            raise refuse(Code.SHAPE_MISMATCH, where, f"a list has {min(wrong)} elements where the shape says {size}")
+        level = list(chain.from_iterable(level))
+    return level
+
+
+@cache
+def _decoder(kind: str, depth: int, nullable: bool) -> "msgspec.json.Decoder[list[Any]]":
+    """Four kinds, up to RANK_MAX levels, with or without null: a small closed set."""
+    item: Any = {"BYTES": str, "BOOL": bool | int, "FP": float, "INT": int}[kind]
+    nested: Any = item | None if nullable else item
+    for _ in range(depth):
+        nested = list[nested]
+    return msgspec.json.Decoder(nested)

@@ -1,0 +1,58 @@
+"""The V2 bodies that describe the server and its models. Each satisfies Triton's and KServe's clients alike."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from forwardpass.core.pipeline import Field, Signature, Version
+from forwardpass.ingress.message import HttpAnswer
+
+EXTENSIONS = ("binary_tensor_data", "parameters", "schedule_policy")
+
+
+def live() -> HttpAnswer:
+    return _answer({"live": True})
+
+
+def ready(is_ready: bool) -> HttpAnswer:
+    if is_ready:
+        return _answer({"live": True, "ready": True})
+    return _answer({"error": "the server is not ready", "live": True, "ready": False}, 503)
+
+
+def model_ready(name: str, is_ready: bool) -> HttpAnswer:
+    if is_ready:
+        return _answer({"name": name, "ready": True})
+    return _answer({"error": f"'{name}' is not ready", "name": name, "ready": False}, 503)
+
+
+def models(names: Sequence[str]) -> HttpAnswer:
+    """KServe's list; not part of the protocol."""
+    return _answer({"models": list(names)})
+
+
+def server_metadata(version: str) -> HttpAnswer:
+    return _answer({"name": "forwardpass", "version": version, "extensions": EXTENSIONS})
+
+
+def model_metadata(version: Version, numbers: Sequence[int], signature: Signature, platform: str) -> HttpAnswer:
+    """Inputs are the columns a request names; the row axis is the first dimension of every shape."""
+    return _answer(
+        {
+            "name": version.pipeline,
+            "versions": [str(number) for number in numbers],
+            "platform": platform,
+            "inputs": [_tensor(field) for field in signature.columns()],
+            "outputs": [_tensor(field) for field in signature.outputs],
+            "properties": {"description": version.definition.description, "digest": version.digest},
+        }
+    )
+
+
+def _tensor(field: Field) -> dict[str, object]:
+    return {"name": field.name, "datatype": field.datatype, "shape": [-1, *field.shape]}
+
+
+def _answer(body: object, status: int = 200) -> HttpAnswer:
+    headers = [(b"Retry-After", b"1")] if status == 503 else []
+    return HttpAnswer(status, orjson.dumps(body), headers=headers)

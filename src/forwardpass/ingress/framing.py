@@ -1,0 +1,349 @@
+"""The rules of an HTTP/1.1 message as pure functions: bytes in, meaning or refusal out; no socket, no clock.
+
+llhttp judges the grammar of a head, one head at a time; the rules here close what it lets through (HTTP/0.9 and 2.0,
+RTSP, doubled spaces) and bound what it does not. Bodies are framed here and not by llhttp, which takes chunk
+extensions without end and does not tell where a message stopped. There is one reading of every message or none.
+"""
+
+import re
+import zlib
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from forwardpass.core.errors import Code, Refused, show
+from forwardpass.ingress.message import HttpAnswer, HttpLimits
+
+METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+CHUNK_LINE_BYTES_MAX = 256
+_LINE_REST_BYTES = 64  # what a request line may have besides its target
+RATIO_FREE_BYTES = 1024 * 1024  # a body may always be unpacked to this size, whatever the ratio
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
+_TARGET = re.compile(rb"[!\"$-\[\]-~]+")  # visible ASCII without # (a fragment is never sent) and backslash
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t -~]*)?")
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
+_BODILESS = (204, 304)
+# Headers that decide what the message is or who sent it: two of them are two readings.
+_ONCE = frozenset(
+    (
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"content-encoding",
+        b"content-type",
+        b"authorization",
+        b"expect",
+    )
+)
+
+
+@dataclass(slots=True)
+class Head:
+    """A head that passed every rule. ``length`` is the body's as sent; None means chunked."""
+
+    method: bytes
+    path: str
+    query: str
+    headers: dict[bytes, bytes]
+    length: int | None
+    encoding: bytes  # of the body: b"", b"gzip" or b"deflate"
+    keep_alive: bool
+    http_1_0: bool
+    expects_continue: bool
+
+
+class _Fields:
+    """What llhttp calls back; the names set to None spare it the look-up and the call."""
+
+    on_message_begin = on_url = on_headers_complete = on_body = on_message_complete = None
+    on_chunk_header = on_chunk_complete = on_status = None
+
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.doubled: bytes | None = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in self.headers:
+            if name in _ONCE:
+                self.doubled = name
+            value = self.headers[name] + b", " + value
+        self.headers[name] = value
+
+
+def bad_request(text: str, detail: str = "") -> Refused:
+    return Refused(Code.BAD_REQUEST, text, detail=detail)
+
+
+def read_head(raw: bytes, limits: HttpLimits) -> Head:
+    """The head in ``raw``, which ends with its empty line. Raises Refused; the connection cannot go on after that."""
+    if len(raw) > limits.header_bytes_max:
+        check_size(raw, limits)
+    line, _, rest = raw.partition(b"\r\n")
+    method, target, http_1_0 = _request_line(line)
+    if len(target) > limits.url_bytes_max:
+        raise url_too_long(limits)
+    if rest.count(b"\n") - 1 > limits.header_count_max:
+        raise Refused(Code.HEADERS_TOO_LARGE, f"more than {limits.header_count_max} headers were sent")
+    fields = _Fields()
+    try:
+        HttpRequestParser(fields).feed_data(raw)
+    except HttpParserUpgrade:
+        pass  # an offer to switch protocols that we do not take up: the request stands as HTTP/1.1
+    except HttpParserError as error:
+        raise bad_request("the request head is not well-formed HTTP/1.1", str(error)) from None
+    if fields.doubled is not None:
+        raise bad_request(f"the header {show(fields.doubled.decode('latin-1'))} may be sent only once")
+    headers = fields.headers
+    if b" \r\n" in rest or b"\t\r\n" in rest:
+        headers = {name: value.rstrip(b" \t") for name, value in headers.items()}
+    host = _host(headers, http_1_0, limits)
+    path, query = split_target(target, host, method)
+    length = body_length(headers, http_1_0, limits)
+    keep_alive = not http_1_0
+    if b"connection" in headers:
+        options = [option.strip() for option in headers[b"connection"].lower().split(b",")]
+        keep_alive = b"close" not in options and (not http_1_0 or b"keep-alive" in options)
+    encoding = content_encoding(headers[b"content-encoding"]) if b"content-encoding" in headers else b""
+    expects = b"expect" in headers and _expects(headers[b"expect"], http_1_0)
+    return Head(method, path, query, headers, length, encoding, keep_alive, http_1_0, expects)
+
+
+def check_begun(raw: bytes, limits: HttpLimits) -> None:
+    """Refuse the beginning of a head that cannot become a good one: too large already, or a line without CR LF."""
+    check_size(raw, limits)
+    if raw.count(b"\n") != raw.count(b"\r\n"):
+        raise bad_request("the request head has a line that does not end with CR LF")
+
+
+def check_size(raw: bytes, limits: HttpLimits) -> None:
+    """Refuse a head, whole or begun, that is too large; names the target when that is what is too long."""
+    if len(raw) > limits.url_bytes_max + _LINE_REST_BYTES and raw.find(b"\r\n", 0, limits.url_bytes_max) < 0:
+        raise url_too_long(limits)
+    if len(raw) > limits.header_bytes_max:
+        raise Refused(Code.HEADERS_TOO_LARGE, f"the request head is larger than {limits.header_bytes_max} bytes")
+
+
+def url_too_long(limits: HttpLimits) -> Refused:
+    return Refused(Code.URL_TOO_LONG, f"the request target is longer than {limits.url_bytes_max} bytes")
+
+
+def _request_line(line: bytes) -> tuple[bytes, bytes, bool]:
+    parts = line.split(b" ")
+    if len(parts) != 3 or not (parts[2] == b"HTTP/1.1" or parts[2] == b"HTTP/1.0"):
+        raise bad_request("the request line is not METHOD TARGET HTTP/1.1")
+    method, target, version = parts
+    if method not in METHODS:
+        if _TOKEN.fullmatch(method) is None or method != method.upper():
+            raise bad_request("the method is not a word of upper-case letters")
+        if method in (b"TRACE", b"CONNECT"):
+            raise Refused(Code.METHOD_NOT_ALLOWED, f"the method {method.decode()} is not allowed here")
+        raise Refused(Code.NOT_IMPLEMENTED, f"the method {show(method.decode())} is not known")
+    return method, target, version == b"HTTP/1.0"
+
+
+def _host(headers: dict[bytes, bytes], http_1_0: bool, limits: HttpLimits) -> bytes:
+    host = headers.get(b"host")
+    if host is None:
+        if http_1_0 and not limits.hosts:
+            return b""
+        raise bad_request("the Host header is missing")
+    match = _HOST.fullmatch(host)
+    if match is None:
+        raise bad_request("the Host header is not a host name with an optional port")
+    if limits.hosts and match[1].decode().lower() not in limits.hosts:
+        raise Refused(Code.MISDIRECTED, f"the host {show(host.decode())} is not served here")
+    return host
+
+
+def split_target(target: bytes, host: bytes, method: bytes) -> tuple[str, str]:
+    """Path, percent-decoded exactly once, and query as sent. Refuses what two readers could take for two paths."""
+    if _TARGET.fullmatch(target) is None:
+        raise bad_request("the request target has a character that is not allowed")
+    if target[:1] != b"/":
+        if target == b"*" and method == b"OPTIONS":
+            return "*", ""
+        target = _without_authority(target, host)
+    raw, _, query = target.partition(b"?")
+    if b"%" in raw:
+        raw = _decode_path(raw)
+    path = raw.decode("utf-8")
+    if "/." in path and any(part in (".", "..") for part in path.split("/")):
+        raise bad_request("the path has a . or .. segment")
+    return path, query.decode("ascii")
+
+
+def _without_authority(target: bytes, host: bytes) -> bytes:
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        raise bad_request("the request target does not begin with /")
+    end = min(rest.find(mark) % (len(rest) + 1) for mark in (b"/", b"?"))
+    if rest[:end].lower() != host.lower():
+        raise bad_request("the request target names another host than the Host header")
+    return rest[end:] if rest[end:].startswith(b"/") else b"/" + rest[end:]
+
+
+def _decode_path(raw: bytes) -> bytes:
+    decoded = unquote_to_bytes(raw)
+    if _BAD_PERCENT.search(raw) or decoded.count(b"/") != raw.count(b"/") or b"\\" in decoded:
+        raise bad_request("the path has a percent sign without two hex digits, or an encoded slash")
+    try:
+        text = decoded.decode("utf-8")
+    except UnicodeDecodeError:
+        raise bad_request("the path is not UTF-8 once decoded") from None
+    if not text.isprintable():
+        raise bad_request("the path has a control character once decoded")
+    return decoded
+
+
+def body_length(headers: dict[bytes, bytes], http_1_0: bool, limits: HttpLimits) -> int | None:
+    """How many bytes of body follow the head; None means chunked."""
+    transfer = headers.get(b"transfer-encoding")
+    length = headers.get(b"content-length")
+    if transfer is not None:
+        if length is not None or http_1_0 or transfer.lower() != b"chunked":
+            raise bad_request("Transfer-Encoding must be exactly chunked, in HTTP/1.1, without Content-Length")
+        return None
+    if length is None:
+        return 0
+    if not length.isdigit() or len(length) > 18:
+        raise bad_request("Content-Length is not a whole number")
+    count = int(length)
+    if count > limits.body_bytes_max:
+        raise too_large(limits)
+    return count
+
+
+def too_large(limits: HttpLimits) -> Refused:
+    return Refused(Code.BODY_TOO_LARGE, f"the body is larger than {limits.body_bytes_max} bytes")
+
+
+def _expects(expect: bytes, http_1_0: bool) -> bool:
+    if http_1_0:
+        return False
+    if expect.lower() != b"100-continue":
+        raise Refused(Code.EXPECTATION_FAILED, "the only expectation that can be met is 100-continue")
+    return True
+
+
+def content_encoding(value: bytes) -> bytes:
+    """The body's one encoding: b"" for none. Raises Refused (unsupported_media_type)."""
+    name = value.lower()
+    if name in (b"gzip", b"deflate"):
+        return name
+    if name == b"identity":
+        return b""
+    raise Refused(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip, deflate or left out")
+
+
+class SizedBody:
+    """Takes a body of known length in pieces; memory follows what came, not what was announced."""
+
+    def __init__(self, length: int) -> None:
+        self.data = bytearray()
+        self._length = length
+
+    def take(self, buffer: bytes, position: int) -> tuple[int, bool]:
+        """Read on from ``position``; returns where it stopped and whether the body is whole."""
+        end = min(len(buffer), position + self._length - len(self.data))
+        self.data += memoryview(buffer)[position:end]
+        return end, len(self.data) == self._length
+
+
+class ChunkedBody:
+    """Takes a chunked body in pieces of any size. Linear in the bytes; holds no more than the body's limit."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.data = bytearray()
+        self._limits = limits
+        self._chunks = 0
+        self._left = 0  # of the current chunk, its CR LF included; 0 = a size line is next
+
+    def take(self, buffer: bytes, position: int) -> tuple[int, bool]:
+        """Read on from ``position``; returns where it stopped and whether the body is whole. Raises Refused."""
+        while True:
+            if self._left > 2:
+                piece = buffer[position : position + self._left - 2]
+                self.data += piece
+                self._left -= len(piece)
+                position += len(piece)
+            if self._left > 2 or (self._left == 2 and len(buffer) - position < 2):
+                return position, False
+            if self._left == 2:
+                if buffer[position : position + 2] != b"\r\n":
+                    raise bad_request("a chunk is longer than the size before it says")
+                self._left = 0
+                position += 2
+            end = buffer.find(b"\r\n", position, position + CHUNK_LINE_BYTES_MAX)
+            if end < 0:
+                if len(buffer) - position >= CHUNK_LINE_BYTES_MAX:
+                    raise bad_request(f"a chunk's size line is longer than {CHUNK_LINE_BYTES_MAX} bytes")
+                return position, False
+            size = self._size(buffer[position:end])
+            if size == 0:
+                return self._last(buffer, position, end + 2)
+            position = end + 2
+            self._left = size + 2
+
+    def _size(self, line: bytes) -> int:
+        match = _CHUNK_SIZE.fullmatch(line)
+        if match is None:
+            raise bad_request("a chunk's size is not one to eight hex digits")
+        size = int(match[1], 16)
+        self._chunks += 1
+        if size > self._limits.body_bytes_max - len(self.data):
+            raise too_large(self._limits)
+        if self._chunks > self._limits.chunks_max:
+            raise Refused(Code.TOO_MANY_CHUNKS, f"the body has more than {self._limits.chunks_max} chunks")
+        return size
+
+    def _last(self, buffer: bytes, line: int, end: int) -> tuple[int, bool]:
+        if len(buffer) < end + 2:
+            self._chunks -= 1  # the size line is read again once the empty line is here
+            return line, False
+        if buffer[end : end + 2] != b"\r\n":
+            raise bad_request("trailers after a chunked body are not supported")
+        return end + 2, True
+
+
+def decode_content(body: bytes, encoding: bytes, limits: HttpLimits) -> bytes:
+    """Undo gzip or deflate (zlib format), exactly one member. Raises Refused (bad_encoding, body_too_large)."""
+    ratio_bytes = max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * len(body))
+    bytes_max = min(limits.body_bytes_max, ratio_bytes)
+    name = encoding.decode()
+    inflate = zlib.decompressobj(wbits=31 if encoding == b"gzip" else 15)
+    try:
+        plain = inflate.decompress(body, bytes_max + 1)
+    except zlib.error as error:
+        raise Refused(Code.BAD_ENCODING, f"the body is not valid {name}", detail=str(error)) from None
+    if len(plain) > bytes_max:
+        raise Refused(Code.BODY_TOO_LARGE, f"the body is larger than {bytes_max} bytes once decoded from {name}")
+    if not inflate.eof or inflate.unused_data:
+        raise Refused(Code.BAD_ENCODING, f"the {name} body is cut short or has bytes after its end")
+    return plain
+
+
+def answer_head(answer: HttpAnswer, length: int | None, http_1_0: bool, close: bool) -> bytes:
+    """The answer's first bytes; length None is a body of unknown length: chunked, in HTTP/1.0 until the close."""
+    lines = [_STATUS_LINES.get(answer.status) or b"HTTP/1.1 %d Unnamed" % answer.status]
+    lines.append(b"Content-Type: " + answer.content_type)
+    if length is None:
+        if not http_1_0:
+            lines.append(b"Transfer-Encoding: chunked")
+    elif answer.status not in _BODILESS:
+        lines.append(b"Content-Length: %d" % length)
+    if close:
+        lines.append(b"Connection: close")
+    elif http_1_0:
+        lines.append(b"Connection: keep-alive")
+    lines += [b": ".join(header) for header in answer.headers]
+    breaks = len(lines) + 1
+    lines += (b"", b"")
+    head = b"\r\n".join(lines)
+    assert head.count(b"\n") == head.count(b"\r") == breaks, "a header of ours has a line break in it"
+    return head

@@ -1,0 +1,394 @@
+"""The data plane's HTTP/1.1: a request's bytes come in here, its answer's bytes leave here.
+
+    data_received -> Splitter -> waiting line -> respond(HttpRequest) -> HttpAnswer -> transport
+
+Each connection has one task that answers its requests in order. While one runs we keep reading, so that a client who
+hangs up is noticed: the task is cancelled, and with it whatever ``respond`` was doing. What breaks the rules of the
+protocol is refused, after the answers to what came before it, and nothing more of that connection is read.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from forwardpass.core.clock import Clock, random_id
+from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.ingress.framing import METHODS, Head, answer_head, decode_content
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
+from forwardpass.ingress.splitter import Splitter
+from forwardpass.ingress.status import error_answer
+
+SWEEP_S = 0.25  # how often the time limits are looked at
+LINGER_S = 1.0  # how long input is still discarded after the last answer, lest a reset overtake it
+BACKLOG = 2048
+REFUSALS_MAX = 64  # connections over the limit that are told so at one time; the rest are only cut
+INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
+WRITE_BYTES = 64 * 1024  # a larger body is written in pieces of this size, as the client takes them
+
+log = logging.getLogger("forwardpass.ingress")
+
+Respond = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpStatistics:
+    connections: int  # open now
+    running: int  # requests being answered now
+    requests: int  # handed to respond since the start
+    cancelled: int  # of these, given up because the client went away
+    refused: dict[Code, int]  # by this protocol itself
+
+
+class HttpServer:
+    """Serves ``respond`` on one listener and owns its connections and their tasks."""
+
+    def __init__(self, respond: Respond, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
+        self.respond = respond
+        self.limits = limits
+        self.clock = clock
+        self.tls = tls
+        self.draining = False
+        self.running = self.requests = self.cancelled = 0
+        self.refused: Counter[Code] = Counter()
+        self._connections: set[_Connection] = set()
+        self._addresses: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        *,
+        sock: socket.socket | None = None,
+        path: str | None = None,
+        reuse_port: bool = False,
+    ) -> None:
+        """Listen on host and port, on a given listening socket or at a Unix path. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        common: dict[str, Any] = {"ssl": self.tls, "backlog": BACKLOG}
+        if self.tls is not None:
+            common["ssl_handshake_timeout"] = self.limits.header_time_s
+        if path is not None:
+            self._listener = await loop.create_unix_server(lambda: _Connection(self), path, **common)
+        elif sock is not None:
+            self._listener = await loop.create_server(lambda: _Connection(self), sock=sock, **common)
+        else:
+            common["reuse_port"] = reuse_port
+            self._listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
+        self._sweep()
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when 0 was asked for."""
+        assert self._listener is not None, "not started"
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    def stop_accepting(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    async def drain(self, grace_s: float) -> None:
+        """Let running requests end within the grace, each connection closing after its answer; then cut the rest."""
+        self.stop_accepting()
+        self.draining = True
+        for connection in tuple(self._connections):
+            connection.drain()
+        if self._connections:
+            self._empty.clear()
+            try:
+                await asyncio.wait_for(self._empty.wait(), grace_s)
+            except TimeoutError:
+                log.warning("drain: %d connections cut after %g s", len(self._connections), grace_s)
+        for connection in tuple(self._connections):
+            connection.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def statistics(self) -> HttpStatistics:
+        refused = dict(self.refused)
+        return HttpStatistics(len(self._connections), self.running, self.requests, self.cancelled, refused)
+
+    def enter(self, connection: "_Connection", task: asyncio.Task[None], address: str) -> Failure | None:
+        """Count a new connection and own its task; a failure if there are too many."""
+        self._connections.add(connection)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._addresses[address] += 1
+        over = len(self._connections) - self.limits.connections_max
+        if over > REFUSALS_MAX:
+            connection.cut()
+        if over > 0 or self._addresses[address] > self.limits.connections_per_address_max:
+            return Failed(Code.TOO_MANY_CONNECTIONS, "too many connections are open", retry_after_s=1.0)
+        return None
+
+    def leave(self, connection: "_Connection", address: str) -> None:
+        self._connections.discard(connection)
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+        if not self._connections:
+            self._empty.set()
+
+    def _sweep(self) -> None:
+        """One timer for all connections: a timer for each request would cost more than the request."""
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        now_s = self.clock()
+        for connection in tuple(self._connections):
+            connection.sweep(now_s)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._splitter = Splitter(server.limits)
+        self._line: deque[tuple[Head, bytes, float] | Failure] = deque()  # a failure in it is its last entry
+        self._line_bytes = 0
+        self._deaf = False  # input is discarded: after a refusal, or after what the client said is its last request
+        self._held = False  # reading is paused because the line is full
+        self._running = False
+        self._client_ended = False
+        self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
+        self._writable: asyncio.Future[None] | None = None  # the client does not take what we write
+        self._quiet_s = server.clock()  # since when nothing is asked; the other two: 0.0 = not the case
+        self._stalled_s = 0.0
+        self._ending_s = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._serve())
+        refusal = self._server.enter(self, self._task, self._peer)
+        if refusal is not None:
+            self._refuse(refusal)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deaf = True
+        self._task.cancel()
+        self._server.leave(self, self._peer)
+
+    def eof_received(self) -> bool:
+        """The client ended its side. If it waits for an answer it is taken to be gone; a refusal still goes out."""
+        if self._running or (self._line and not isinstance(self._line[0], Failure)):
+            self._task.cancel()
+            return False
+        if self._splitter.begun and not self._deaf:
+            self._refuse(self._splitter.cut_short())
+        self._client_ended = bool(self._line) and self._server.tls is None
+        return self._client_ended  # True keeps our side open
+
+    def data_received(self, data: bytes) -> None:
+        if not self._deaf:
+            self._splitter.feed(data)
+            self._read()
+
+    def _read(self) -> None:
+        """Put what is whole into the waiting line, while there is room in it."""
+        now_s = self._server.clock()
+        try:
+            while not self._deaf and not self._held:
+                request = self._splitter.take(now_s)
+                if request is None:
+                    break
+                head, body = request
+                self._deaf = not head.keep_alive
+                self._line_bytes += len(body)
+                self._put((head, body, now_s))
+                if len(self._line) >= self._limits.pipelined_max or self._line_bytes >= self._limits.body_bytes_max:
+                    self._held = True
+                    self._transport.pause_reading()
+        except Refused as refusal:
+            self._refuse(refusal)
+        if self._splitter.awaits_go_ahead and not self._running and not self._line:
+            self._splitter.awaits_go_ahead = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _refuse(self, refusal: Failure) -> None:
+        self._deaf = True
+        self._put(refusal)
+
+    def _put(self, entry: tuple[Head, bytes, float] | Failure) -> None:
+        self._line.append(entry)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                if not self._line:
+                    self._wake = self._loop.create_future()
+                    await self._wake
+                entry = self._line.popleft()
+                if isinstance(entry, Failure):
+                    refusal = self._refusal(entry)
+                    assert isinstance(refusal.body, bytes)
+                    self._transport.write(answer_head(refusal, len(refusal.body), False, True) + refusal.body)
+                    break
+                head, body, received_s = entry
+                self._line_bytes -= len(body)
+                if self._held and not self._line:
+                    self._held = False
+                    self._transport.resume_reading()
+                    self._read()
+                if await self._answer(head, body, received_s) or self._transport.is_closing():
+                    break
+                self._quiet_s = self._server.clock()
+            self._end()
+        except Exception:
+            log.exception("a connection was given up")
+            self.cut()
+
+    async def _answer(self, head: Head, body: bytes, received_s: float) -> bool:
+        """Have one request answered and write that; whether it was the connection's last."""
+        server = self._server
+        request = HttpRequest(head.method, head.path, head.query, head.headers, body, received_s, self._peer)
+        self._running = True
+        server.running += 1
+        server.requests += 1
+        try:
+            try:
+                if head.encoding:
+                    request.body = await self._decode(body, head.encoding)
+                answer = await server.respond(request)
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
+                    raise  # the client is gone; otherwise something inside gave up, which is no answer
+                answer = self._failed(error)
+            close = answer.close or not head.keep_alive or server.draining
+            if not isinstance(answer.body, bytes) or len(answer.body) > WRITE_BYTES:
+                return await self._write_long(answer, head, close)
+            wire = answer_head(answer, len(answer.body), head.http_1_0, close)
+            self._transport.write(wire if head.method == b"HEAD" else wire + answer.body)
+            if self._writable is not None:
+                await self._writable
+            return close
+        except asyncio.CancelledError:
+            server.cancelled += 1
+            raise
+        finally:
+            self._running = False
+            server.running -= 1
+
+    async def _decode(self, body: bytes, encoding: bytes) -> bytes:
+        if len(body) <= INLINE_DECODE_BYTES_MAX:
+            return decode_content(body, encoding, self._limits)
+        return await asyncio.to_thread(decode_content, body, encoding, self._limits)
+
+    def _failed(self, error: BaseException) -> HttpAnswer:
+        if isinstance(error, Failure):
+            return self._refusal(error)
+        log.error("no answer was made", exc_info=error)
+        return self._refusal(Failed(Code.INTERNAL, "the request failed inside the server"))
+
+    def _refusal(self, failure: Failure) -> HttpAnswer:
+        self._server.refused[failure.code] += 1
+        answer = error_answer(failure, "v2", random_id())
+        if failure.code is Code.METHOD_NOT_ALLOWED:
+            answer.headers.append((b"Allow", b", ".join(sorted(METHODS))))
+        return answer
+
+    async def _write_long(self, answer: HttpAnswer, head: Head, close: bool) -> bool:
+        """Write a body in pieces, each when the client has taken enough of those before it."""
+        body = answer.body
+        if isinstance(body, AsyncIterator):
+            return await self._write_stream(answer, body, head, close)
+        views = [memoryview(buffer).cast("B") for buffer in ((body,) if isinstance(body, bytes) else body)]
+        self._transport.write(answer_head(answer, sum(map(len, views)), head.http_1_0, close))
+        for view in views if head.method != b"HEAD" else ():
+            for start in range(0, len(view), WRITE_BYTES):
+                self._transport.write(view[start : start + WRITE_BYTES])
+                if self._writable is not None:
+                    await self._writable
+        return close
+
+    async def _write_stream(self, answer: HttpAnswer, body: AsyncIterator[bytes], head: Head, close: bool) -> bool:
+        """Each chunk leaves at once. A body that breaks off never looks whole to the client."""
+        close = close or head.http_1_0
+        self._transport.write(answer_head(answer, None, head.http_1_0, close))
+        try:
+            if head.method == b"HEAD":
+                return close
+            async for chunk in body:
+                if chunk:
+                    self._transport.write(chunk if head.http_1_0 else b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                if self._writable is not None:
+                    await self._writable
+            if not head.http_1_0:
+                self._transport.write(b"0\r\n\r\n")
+            return close
+        except Exception:
+            log.exception("a streamed answer broke off")
+            if head.http_1_0:
+                self._transport.abort()  # its end is the connection's: only a reset tells the client
+            return True
+        finally:
+            if isinstance(body, AsyncGenerator):
+                await body.aclose()
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+        self._stalled_s = self._server.clock()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+        self._stalled_s = 0.0
+
+    def _end(self) -> None:
+        """After the last answer: send our end, then discard what still comes in until the client closes too."""
+        self._deaf = True
+        self._ending_s = self._server.clock()
+        if self._transport.is_closing():
+            return
+        if self._held:
+            self._transport.resume_reading()
+        if self._client_ended or not self._transport.can_write_eof():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+
+    def sweep(self, now_s: float) -> None:
+        """Enforce the limits in time."""
+        limits = self._limits
+        if self._ending_s:
+            if now_s - self._ending_s > limits.write_time_s:
+                self.cut()
+            elif now_s - self._ending_s > LINGER_S and not self._transport.get_write_buffer_size():
+                self._transport.close()
+        elif self._stalled_s:
+            if now_s - self._stalled_s > limits.write_time_s:
+                self.cut()
+        elif not self._deaf:
+            overdue = self._splitter.overdue(now_s)
+            if overdue is not None:
+                self._refuse(overdue)
+            elif self._idle() and now_s - self._quiet_s > limits.idle_time_s:
+                self.drain()
+
+    def _idle(self) -> bool:
+        return not (self._running or self._line or self._splitter.begun or self._deaf)
+
+    def drain(self) -> None:
+        """Close if nothing is going on; otherwise the answer to what is going on will close."""
+        if self._idle():
+            self._deaf = True
+            self._task.cancel()
+            self._transport.close()
+
+    def cut(self) -> None:
+        self._task.cancel()
+        self._transport.abort()

@@ -1,0 +1,52 @@
+"""One HTTP request and one answer, as the data plane's protocol hands them over: bytes, no policy."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A whole, framed request. ``headers`` has lower-case names; a repeated header's values are joined with ", "."""
+
+    method: bytes
+    path: str  # percent-decoded once, without the query
+    query: str  # undecoded
+    headers: Mapping[bytes, bytes]
+    body: bytes  # content encoding already undone
+    received_s: float  # clock when the last byte was here
+    peer: str = ""
+
+
+@dataclass(slots=True)
+class HttpAnswer:
+    """``body`` is sent with a Content-Length (a sequence of buffers without copying), an iterator chunk by chunk."""
+
+    status: int
+    body: bytes | Sequence[bytes | memoryview] | AsyncIterator[bytes] = b""
+    content_type: bytes = b"application/json"
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """FAULTS 3.0; each has a boundary test. Times in seconds, sizes in bytes."""
+
+    header_bytes_max: int = 16 * 1024
+    header_count_max: int = 100
+    url_bytes_max: int = 8 * 1024
+    header_time_s: float = 5.0
+    body_bytes_max: int = 64 * 1024 * 1024
+    body_grace_s: float = 10.0
+    body_rate_min: int = 1024  # bytes a second, after the grace
+    idle_time_s: float = 60.0
+    write_time_s: float = 30.0
+    connections_max: int = 1000
+    connections_per_address_max: int = 1000
+    pipelined_max: int = 16
+    chunks_max: int = 65536
+    decompressed_ratio_max: int = 100  # applies beyond 1 MiB
+    write_buffer_max: int = 256 * 1024
+    hosts: tuple[str, ...] = ()  # allowed Host names without port; () = any

@@ -1,0 +1,93 @@
+"""Cuts the bytes of one connection into whole requests: no socket, no loop, so every cut can be tested at every byte."""
+
+from forwardpass.core.errors import Code, Refused
+from forwardpass.ingress.framing import ChunkedBody, Head, SizedBody, check_begun, read_head
+from forwardpass.ingress.message import HttpLimits
+
+
+class Splitter:
+    """``feed`` what came, then ``take`` until it gives None. After it raised Refused the connection is lost: stop."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.awaits_go_ahead = False  # the client holds its body back until it is told 100 Continue
+        self._limits = limits
+        self._buffer = b""  # read up to _position
+        self._position = 0
+        self._head: Head | None = None  # of the message whose body is coming in
+        self._body: SizedBody | ChunkedBody | None = None  # set when it does not come in one piece
+        self._last_raw = b""  # a client mostly repeats its head: then it is not judged again
+        self._last_head: Head | None = None
+        self._begun_s = 0.0  # when the head began, or when the body's pace was last looked at; 0.0 = between messages
+        self._begun_bytes = 0  # of the body, at that moment
+
+    def feed(self, data: bytes) -> None:
+        self._buffer = self._buffer[self._position :] + data if self._position < len(self._buffer) else data
+        self._position = 0
+
+    def take(self, now_s: float) -> tuple[Head, bytes] | None:
+        """The next whole request, its body as sent; None when more bytes are needed. Raises Refused."""
+        head = self._head
+        if head is None:
+            head = self._take_head(now_s)
+            if head is None:
+                return None
+        length = head.length
+        if self._body is None and length is not None and length <= len(self._buffer) - self._position:
+            body = self._buffer[self._position : self._position + length]
+            self._position += length
+        else:
+            if self._body is None:
+                self._body = ChunkedBody(self._limits) if length is None else SizedBody(length)
+                self._head, self._begun_s, self._begun_bytes = head, now_s, 0
+                self.awaits_go_ahead = head.expects_continue and self._position == len(self._buffer)
+            self._position, whole = self._body.take(self._buffer, self._position)
+            if not whole:
+                return None
+            body = bytes(self._body.data)
+        self._head = self._body = None
+        self._begun_s = 0.0
+        return head, body
+
+    def _take_head(self, now_s: float) -> Head | None:
+        while self._buffer.startswith(b"\r\n", self._position):
+            self._position += 2  # some clients end a body with an empty line that belongs to nothing
+        end = self._buffer.find(b"\r\n\r\n", self._position) + 4
+        if end < 4:
+            if self._position < len(self._buffer):
+                self._begun_s = self._begun_s or now_s
+                check_begun(self._buffer[self._position :], self._limits)
+            return None
+        raw = self._buffer[self._position : end]
+        if raw != self._last_raw or self._last_head is None:
+            self._last_head = read_head(raw, self._limits)
+            self._last_raw = raw
+        self._position = end
+        return self._last_head
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a message is here."""
+        return bool(self._begun_s)
+
+    def cut_short(self) -> Refused:
+        """What to say when the client ends its side in the middle of a message."""
+        code = Code.BAD_REQUEST if self._head is None else Code.INCOMPLETE_BODY
+        return Refused(code, "the connection ended before the request was whole")
+
+    def overdue(self, now_s: float) -> Refused | None:
+        """Whether a message comes in too slowly: a head has one limit in all, a body a pace to keep."""
+        limits = self._limits
+        elapsed_s = now_s - self._begun_s
+        if not self._begun_s:
+            return None
+        if self._head is None or self._body is None:
+            if elapsed_s <= limits.header_time_s:
+                return None
+            return Refused(Code.HEADER_TIMEOUT, f"the request head took longer than {limits.header_time_s:g} s")
+        if elapsed_s <= limits.body_grace_s:
+            return None
+        received = len(self._body.data)
+        if received - self._begun_bytes < limits.body_rate_min * elapsed_s:
+            return Refused(Code.BODY_TOO_SLOW, f"the body came slower than {limits.body_rate_min} bytes a second")
+        self._begun_s, self._begun_bytes = now_s, received
+        return None

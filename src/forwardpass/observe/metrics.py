@@ -1,0 +1,99 @@
+"""Every metric, in one table, computed from the records and from ``statistics`` of the parts when somebody scrapes.
+
+Names and units follow the Prometheus conventions; label values come from configuration only, never from a request.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from forwardpass.observe.receipts import Record
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+TABLE: dict[str, tuple[str, str]] = {
+    "forwardpass_requests_total": ("counter", "Requests that reached a pipeline, by how they ended."),
+    "forwardpass_request_seconds": ("histogram", "From the last byte of a request to its answer, successes only."),
+    "forwardpass_rows_total": ("counter", "Rows executed."),
+    "forwardpass_executions_total": ("counter", "Batches executed."),
+    "forwardpass_queue_rows": ("gauge", "Rows waiting for a worker."),
+    "forwardpass_requests_running": ("gauge", "Requests between admit and respond."),
+    "forwardpass_worker_deaths_total": ("counter", "Worker processes that ended unasked."),
+    "forwardpass_ready": ("gauge", "1 when the version answers."),
+    "forwardpass_connections": ("gauge", "Open connections of the data plane."),
+    "forwardpass_resident_bytes": ("gauge", "Resident memory of the front."),
+}
+"""name -> (type, help)"""
+
+Labels = tuple[tuple[str, str], ...]
+Samples = Mapping[str, Iterable[tuple[Labels, float]]]
+
+
+@dataclass(slots=True)
+class _Series:
+    outcomes: dict[str, int] = field(default_factory=dict)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    seconds: float = 0.0
+
+
+class Metrics:
+    """Counts what records say, per pipeline and version."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, int], _Series] = {}
+
+    def observe(self, record: Record) -> None:
+        key = (record.version.pipeline, record.version.number)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = _Series()
+        series.outcomes[record.outcome] = series.outcomes.get(record.outcome, 0) + 1
+        if record.outcome == "ok":
+            seconds = record.timeline.responded - record.timeline.received
+            series.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+            series.seconds += seconds
+
+    def outcomes(self, pipeline: str, number: int) -> Mapping[str, int]:
+        """How many requests of a version ended how."""
+        series = self._series.get((pipeline, number))
+        return {} if series is None else dict(series.outcomes)
+
+    def exposition(self, gauges: Samples) -> str:
+        """Prometheus text format 0.0.4; ``gauges`` are the samples read from the parts at this moment."""
+        lines: list[str] = []
+        for name, (kind, text) in TABLE.items():
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            if name == "forwardpass_requests_total":
+                lines += self._requests()
+            elif name == "forwardpass_request_seconds":
+                lines += self._seconds()
+            else:
+                lines += [f"{name}{_labels(labels)} {value:g}" for labels, value in gauges.get(name, ())]
+        return "\n".join(lines) + "\n"
+
+    def _requests(self) -> list[str]:
+        return [
+            f"forwardpass_requests_total{_labels((*_version(key), ('outcome', outcome)))} {count}"
+            for key, series in sorted(self._series.items())
+            for outcome, count in sorted(series.outcomes.items())
+        ]
+
+    def _seconds(self) -> list[str]:
+        lines: list[str] = []
+        for key, series in sorted(self._series.items()):
+            total = 0
+            for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), series.buckets, strict=True):
+                total += count
+                labels = _labels((*_version(key), ("le", bound)))
+                lines.append(f"forwardpass_request_seconds_bucket{labels} {total}")
+            lines.append(f"forwardpass_request_seconds_sum{_labels(_version(key))} {series.seconds:.9g}")
+            lines.append(f"forwardpass_request_seconds_count{_labels(_version(key))} {total}")
+        return lines
+
+
+def _version(key: tuple[str, int]) -> Labels:
+    return (("pipeline", key[0]), ("version", str(key[1])))
+
+
+def _labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""

@@ -1,0 +1,72 @@
+"""The record every answer can carry: who answered, how long each stage took, in which batch, what was cut.
+
+Records are kept raw and turned into a receipt only when somebody asks, so keeping them costs next to nothing.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from forwardpass.core.pipeline import Version
+from forwardpass.core.request import Note
+from forwardpass.core.timeline import BatchReport, Timeline
+
+KEPT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of one request when it ends; ``outcome`` is "ok" or an error code."""
+
+    id: str
+    version: Version
+    timeline: Timeline
+    batches: tuple[BatchReport, ...]
+    rows: int
+    rows_failed: int
+    notes: tuple[Note, ...]
+    repeatable: str  # "" = yes, else why not
+    outcome: str
+
+
+def receipt(record: Record) -> dict[str, Any]:
+    """The receipt as JSON-ready values; times in whole microseconds."""
+    return {
+        "id": record.id,
+        "pipeline": record.version.pipeline,
+        "version": record.version.number,
+        "digest": record.version.digest,
+        "outcome": record.outcome,
+        "rows": record.rows,
+        "rows_failed": record.rows_failed,
+        "timings_us": record.timeline.stages_us(),
+        "batches": [
+            {
+                "id": batch.id,
+                "rows": batch.rows,
+                "items": batch.items,
+                "reason": batch.reason,
+                "worker": batch.worker,
+            }
+            for batch in record.batches
+        ],
+        "notes": [{"row": note.row, "name": note.name, **note.value} for note in record.notes],
+        "repeatable": not record.repeatable,
+        **({"repeatable_reason": record.repeatable} if record.repeatable else {}),
+    }
+
+
+class Receipts:
+    """The last ``kept_max`` records, by request id."""
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._records: OrderedDict[str, Record] = OrderedDict()
+
+    def keep(self, record: Record) -> None:
+        self._records[record.id] = record
+        if len(self._records) > self._kept_max:
+            self._records.popitem(last=False)
+
+    def find(self, id: str) -> Record | None:
+        return self._records.get(id)

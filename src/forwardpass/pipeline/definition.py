@@ -1,0 +1,171 @@
+"""``pipeline.toml`` and the frozen ``Pipeline``: the one way from each to the other, with everything checked.
+
+A definition is read in two halves: ``document.py`` knows what each key may be, ``rules.py`` what the whole must satisfy.
+A pipeline built in Python goes through the same two, so both forms are refused for the same reasons.
+"""
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from forwardpass.core.clock import random_id
+from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.core.pipeline import Pipeline, Step
+from forwardpass.pipeline import onnx_file
+from forwardpass.pipeline.document import closest, read, to_document
+from forwardpass.pipeline.files import name_problem, open_file, open_folder, sha256_of, write_file
+from forwardpass.pipeline.rules import findings
+from forwardpass.pipeline.toml_lines import join, key_lines, nearest
+from forwardpass.pipeline.toml_text import toml_text
+from forwardpass.steps.protocol import StepKind
+
+FILE_NAME = "pipeline.toml"
+DEFINITION_BYTES_MAX = 1024 * 1024
+PROBLEMS_MAX = 100
+ENGINE_OF_SUFFIX = {onnx_file.SUFFIX: "onnxruntime"}
+_PLACE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
+
+
+def parse(text: str, *, file: str, folder: Path, kinds: Mapping[str, StepKind]) -> Pipeline:
+    """The pipeline a TOML text defines, whose files are in ``folder``. ``file`` is what problems call the text.
+
+    Raises Misconfigured with every problem and its line: definition_invalid, or digest_mismatch when only that is wrong.
+    """
+    document = _load(text, file)
+    pipeline, problems = _examine(document, file, folder, kinds, key_lines(text))
+    if problems:
+        raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
+    mismatches = _digest_problems(pipeline, file, folder, key_lines(text))
+    if mismatches:
+        raise Misconfigured(Code.DIGEST_MISMATCH, tuple(mismatches))
+    return pipeline
+
+
+def check(pipeline: Pipeline, *, file: str, folder: Path, kinds: Mapping[str, StepKind]) -> list[Problem]:
+    """What ``parse`` would refuse this pipeline for, had it been written as TOML; [] = nothing."""
+    problems = [
+        Problem(file, f"steps[{place}].use", "an option of this name", "use names the kind of step, not an option")
+        for place, step in enumerate(pipeline.steps)
+        if "use" in step.options
+    ]
+    understood, more = _examine(to_document(pipeline), file, folder, kinds, {})
+    return problems + more or _digest_problems(understood, file, folder, {})
+
+
+def bare(model_file: str) -> Pipeline:
+    """The pipeline of a model file that comes without one: the model and nothing around it."""
+    name = Path(model_file).name
+    suffix = Path(model_file).suffix
+    if suffix.lower() not in ENGINE_OF_SUFFIX:
+        problem = Problem(name, "", f'no engine is known for "{suffix}"', closest(suffix, ENGINE_OF_SUFFIX))
+        raise Misconfigured(Code.MODEL_INVALID, (problem,))
+    return Pipeline(steps=(Step("model", {"engine": ENGINE_OF_SUFFIX[suffix.lower()], "file": name}),))
+
+
+def is_model_file(name: str) -> bool:
+    """Whether ``bare`` knows an engine for a file of this name."""
+    return Path(name).suffix.lower() in ENGINE_OF_SUFFIX
+
+
+def canonical(pipeline: Pipeline) -> bytes:
+    """One byte string per meaning: independent of the order of keys, except where order means something."""
+    document = to_document(pipeline)
+    for given in document.get("inputs", ()):
+        if "columns" in given:  # the order of a record's columns is the order of its fields
+            given["columns"] = list(given["columns"].items())
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def to_toml(pipeline: Pipeline) -> str:
+    """The TOML text that ``parse`` makes an equal pipeline of; what equals its default is left out."""
+    return toml_text(to_document(pipeline))
+
+
+def export(pipeline: Pipeline, folder: Path, files: Mapping[str, Path], *, kinds: Mapping[str, StepKind]) -> None:
+    """Write the folder form of a pipeline: ``pipeline.toml`` and a copy of each of ``files`` (name in it -> where it is).
+
+    The folder must not exist and appears whole or not at all. Raises Misconfigured with what ``check`` says of it.
+    """
+    if folder.exists():
+        raise Misconfigured(Code.DEFINITION_INVALID, (Problem(str(folder), "", "is there already", "a new folder"),))
+    unsafe = [Problem(name, "", name_problem(name), "a plain relative name") for name in files if name_problem(name)]
+    if unsafe:
+        raise Misconfigured(Code.DEFINITION_INVALID, tuple(unsafe))
+    draft = folder.parent / f".tmp-{random_id()}"
+    draft.mkdir(parents=True)
+    try:
+        for name, source in files.items():
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, draft / name)
+        problems = check(pipeline, file=str(folder / FILE_NAME), folder=draft, kinds=kinds)
+        if problems:
+            raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
+        write_file(draft / FILE_NAME, to_toml(pipeline).encode())
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _load(text: str, file: str) -> dict[str, Any]:
+    line: int | None = None
+    if len(text) > DEFINITION_BYTES_MAX:
+        reason = f"longer than {DEFINITION_BYTES_MAX} characters"
+    else:
+        try:
+            return tomllib.loads(text)
+        except RecursionError:
+            reason = "nested too deeply"
+        except ValueError as error:  # also what Python says of an integer of thousands of digits
+            reason = str(error)
+            placed = _PLACE.fullmatch(reason)
+            if placed:
+                reason, line = placed[1], int(placed[2])
+            elif reason.endswith("(at end of document)"):
+                line = text.rstrip().count("\n") + 1
+    raise Misconfigured(Code.DEFINITION_INVALID, (Problem(file, "", f"not valid TOML: {reason}", "", line),))
+
+
+def _examine(
+    document: dict[str, Any], file: str, folder: Path, kinds: Mapping[str, StepKind], lines: dict[str, int]
+) -> tuple[Pipeline, list[Problem]]:
+    """The pipeline, and the problems of its keys and rules in the order of their lines."""
+    pipeline, reading = read(document)
+    found = list(reading.problems)
+    reported = {key for key, _, _ in found}
+    for key, what, allowed in findings(pipeline, document, folder, kinds):
+        within_broken = any(key == table or key.startswith(f"{table}.") for table in reading.broken)
+        if key not in reported and not within_broken:  # else it only echoes what is already said
+            found.append((key, what, allowed))
+    problems = [Problem(file, key, what, allowed, nearest(lines, key)) for key, what, allowed in found]
+    problems.sort(key=lambda problem: problem.line or 0)
+    if len(problems) > PROBLEMS_MAX:
+        more = Problem(file, "", f"{len(problems) - PROBLEMS_MAX} more problems", "")
+        problems = [*problems[:PROBLEMS_MAX], more]
+    return pipeline, problems
+
+
+def _digest_problems(pipeline: Pipeline, file: str, folder: Path, lines: dict[str, int]) -> list[Problem]:
+    problems = []
+    for name, pinned in pipeline.files.items():
+        found = f"sha256:{_sha256(folder, name)}"
+        if found != pinned:
+            key = join("files", name)
+            problems.append(Problem(file, key, f"the file has {found}", f"pinned: {pinned}", nearest(lines, key)))
+    return problems
+
+
+def _sha256(folder: Path, name: str) -> str:
+    beneath = open_folder(folder.resolve())
+    try:
+        descriptor = open_file(beneath, name)
+    finally:
+        os.close(beneath)
+    try:
+        return sha256_of(descriptor, os.fstat(descriptor).st_size)[0]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,157 @@
+"""READ FIRST. The path of one request from a decoded Request to an Answer: the stages, in order.
+
+route → admit → (cache) → queue → [batch → worker] → respond → observe. A new stage is a new line in ``answer``.
+Before this, ``ingress`` framed the bytes and a dialect decoded them; after it, the dialect encodes the answer.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forwardpass.batching.ticket import Item, ItemResult
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failed, Failure, Refused, show
+from forwardpass.core.request import Answer, Note, Request
+from forwardpass.core.tensor import Tensor
+from forwardpass.observe.metrics import Metrics
+from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import Variant
+
+DEADLINE_MIN_S = 0.001
+DEADLINE_MAX_S = 300.0
+CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Every request has one; a caller may ask for another between DEADLINE_MIN_S and DEADLINE_MAX_S."""
+
+    default_s: float = 30.0
+
+
+class Handle:
+    """Answers requests. One per server; every style of service is a client of it."""
+
+    def __init__(
+        self, routes: Routes, deadlines: Deadlines, clock: Clock, *, receipts: Receipts, metrics: Metrics
+    ) -> None:
+        self.routes = routes
+        self._deadlines = deadlines
+        self._clock = clock
+        self._receipts = receipts
+        self._metrics = metrics
+
+    def route(self, pipeline: str, number: int | None) -> Variant:
+        """Which variant answers; the dialect decodes against its signature."""
+        return self.routes.find(pipeline, number)
+
+    async def answer(self, variant: Variant, request: Request) -> Answer:
+        """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
+        variant.enter()
+        items: Sequence[Item] = ()
+        parts: list[ItemResult] = []
+        outcome: str = CANCELLED
+        try:
+            deadline = self._admit(variant, request)
+            ticket, items = variant.grouping.items(request, deadline, self._clock())
+            self._refuse_quarantined(variant, items)
+            request.timeline.queued = self._clock()
+            variant.queue.put(items)
+            parts = await ticket.wait(self._clock)
+            answer = self._respond(variant, request, parts)
+            outcome = "ok"
+        except Failure as failure:
+            outcome = failure.code
+            raise
+        except asyncio.CancelledError:
+            if items:
+                items[0].ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
+            raise
+        finally:
+            variant.queue.discard(items)
+            variant.exit()
+            record = self._observe(variant, request, parts, outcome)
+        if request.receipt:
+            answer.receipt = receipt(record)
+        return answer
+
+    def _admit(self, variant: Variant, request: Request) -> float:
+        """May it come in? Returns its deadline on the clock."""
+        if not variant.available:
+            text = f'pipeline "{variant.version.pipeline}" keeps losing its workers'
+            raise Failed(Code.MODEL_UNAVAILABLE, text, retry_after_s=5.0)
+        asked_s = self._deadlines.default_s if request.deadline_s is None else request.deadline_s
+        now = self._clock()
+        request.timeline.admitted = now
+        deadline = request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
+        if deadline <= now:
+            raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was admitted")
+        fixed = variant.signature.fixed_rows
+        if fixed is not None and request.rows != fixed:
+            text = f"the model takes exactly {fixed} rows; {request.rows} were sent"
+            raise Refused(Code.SHAPE_MISMATCH, text)
+        for name in request.outputs:
+            if all(name != field.name for field in variant.signature.outputs):
+                known = ", ".join(field.name for field in variant.signature.outputs)
+                raise Refused(Code.UNKNOWN_OUTPUT, f'output "{show(name)}" does not exist; there are: {known}')
+        return deadline
+
+    def _refuse_quarantined(self, variant: Variant, items: Sequence[Item]) -> None:
+        if len(variant.quarantine):
+            for item in items:
+                variant.quarantine.check(item.columns, item.shapes, item.rows)
+
+    def _respond(self, variant: Variant, request: Request, parts: Sequence[ItemResult]) -> Answer:
+        """Join the parts, in row order, into the outputs that were asked for."""
+        last = parts[-1].batch
+        timeline = request.timeline
+        timeline.returned = self._clock()
+        timeline.released = last.released_s
+        timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
+        timeline.postprocess_s = last.postprocess_s
+        outputs: dict[str, Tensor] = {}
+        for index, field in enumerate(variant.signature.outputs):
+            if request.outputs and field.name not in request.outputs:
+                continue
+            columns = [part.outputs[index] for part in parts if part.rows]
+            rows = sum(part.rows for part in parts)
+            shape = columns[0].shape if columns else tuple(max(size, 0) for size in field.shape)
+            if any(column.shape != shape for column in columns):
+                text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
+                raise Refused(Code.SHAPE_MISMATCH, text)
+            data = columns[0].data if len(columns) == 1 else b"".join(column.data for column in columns)
+            outputs[field.name] = Tensor(field.datatype, (rows, *shape), data)
+        if request.outputs:
+            outputs = {name: outputs[name] for name in request.outputs}
+        if len(parts) == 1:
+            return Answer(
+                variant.version, variant.signature, outputs, request.rows, dict(parts[0].failures), list(parts[0].notes)
+            )
+        failures: dict[int, Failure] = {}
+        notes: list[Note] = []
+        start = 0
+        for part in parts:
+            failures.update({start + row: failure for row, failure in part.failures.items()})
+            notes.extend(Note(start + note.row, note.name, note.value) for note in part.notes)
+            start += part.rows + len(part.failures)
+        return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes)
+
+    def _observe(self, variant: Variant, request: Request, parts: Sequence[ItemResult], outcome: str) -> Record:
+        """Leave the record from which receipt, metrics and log are made."""
+        request.timeline.responded = self._clock()
+        loaded = variant.loaded
+        record = Record(
+            request.id,
+            variant.version,
+            request.timeline,
+            tuple(part.batch for part in parts),
+            request.rows,
+            sum(len(part.failures) for part in parts),
+            tuple(note for part in parts for note in part.notes),
+            "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
+            outcome,
+        )
+        self._receipts.keep(record)
+        self._metrics.observe(record)
+        return record

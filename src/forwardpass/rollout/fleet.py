@@ -1,0 +1,95 @@
+"""Acts: loads versions, makes them routable once they are verified, unloads them. One operation per pipeline at a time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Misconfigured, Refused
+from forwardpass.core.pipeline import Version
+from forwardpass.rollout.lifecycle import Stage
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import Variant
+
+_log = logging.getLogger("forwardpass.rollout")
+Verify = Callable[[Variant], Awaitable[None]]
+
+
+class Fleet:
+    """Use as an async context manager: leaving it ends every variant at once (drain first with ``close``)."""
+
+    def __init__(self, routes: Routes, verify: Verify, *, threads: int, clock: Clock) -> None:
+        self._routes = routes
+        self._verify = verify
+        self._threads = threads
+        self._clock = clock
+        self._tasks: dict[Variant, asyncio.Task[None]] = {}
+        self._group = asyncio.TaskGroup()
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await self._group.__aexit__(kind, error, trace)
+
+    async def load(self, version: Version) -> Variant:
+        """Until it is ready. Raises Misconfigured when it cannot be; other versions are not touched by that."""
+        async with self._lock(version.pipeline):
+            if version.number in self._routes.numbers(version.pipeline):
+                raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
+            threads = max(1, self._threads // version.definition.workers.count)
+            variant = Variant(version, threads=threads, clock=self._clock)
+            self._routes.add(variant)
+            self._tasks[variant] = self._group.create_task(self._run(variant))
+            stage = await variant.settled()
+            self._routes.refresh(version.pipeline)
+            if stage is not Stage.READY:
+                failure = variant.failure or Misconfigured(Code.LOAD_FAILED, "the load was ended")
+                await self._forget(variant)
+                raise failure
+            return variant
+
+    async def unload(self, pipeline: str, number: int, limit_s: float) -> None:
+        """Drain it, then end its workers. Raises Refused when it is not there."""
+        async with self._lock(pipeline):
+            variant = self._routes.find(pipeline, number)
+            await self._leave(variant, limit_s)
+
+    async def close(self, limit_s: float) -> None:
+        """Drain and end everything."""
+        async with asyncio.TaskGroup() as leaving:
+            for variant in list(self._tasks):
+                leaving.create_task(self._leave(variant, limit_s))
+
+    async def _leave(self, variant: Variant, limit_s: float) -> None:
+        if variant.stage is not Stage.READY:
+            self._tasks[variant].cancel()
+        else:
+            leaving = variant.leave(limit_s)
+            self._routes.refresh(variant.version.pipeline)
+            await leaving
+        await self._forget(variant)
+
+    async def _forget(self, variant: Variant) -> None:
+        task = self._tasks.pop(variant, None)
+        if task is not None:
+            await asyncio.wait((task,))
+        self._routes.remove(variant)
+
+    async def _run(self, variant: Variant) -> None:
+        try:
+            await variant.run(self._verify)
+        except Exception:  # a defect of ours in one variant must not end the others
+            _log.exception("variant ended by a defect", extra={"event": {"pipeline": variant.version.pipeline}})
+            self._routes.refresh(variant.version.pipeline)
+
+    def _lock(self, pipeline: str) -> asyncio.Lock:
+        return self._locks.setdefault(pipeline, asyncio.Lock())

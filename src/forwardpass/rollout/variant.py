@@ -1,0 +1,127 @@
+"""One version as the target of traffic: its queue, its batcher, its workers, from load to unload."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from forwardpass.batching.batcher import Batcher
+from forwardpass.batching.cost import CostModel
+from forwardpass.batching.grouping import Grouping
+from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.queue import Queue
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failed, Misconfigured
+from forwardpass.core.pipeline import Signature, Version
+from forwardpass.execution.process import State, WorkerProcess
+from forwardpass.execution.wire import Loaded
+from forwardpass.rollout.lifecycle import Stage, move
+
+QUARANTINE_S = 600.0
+
+
+class Variant:
+    """``run`` is its whole life. Nothing is taken in before ``stage`` is ready."""
+
+    def __init__(self, version: Version, *, threads: int, clock: Clock) -> None:
+        definition = version.definition
+        self.version = version
+        self.stage = Stage.LOADING
+        self.failure: Misconfigured | None = None
+        self.signature = Signature((), ())
+        self.loaded: Loaded | None = None
+        self.running = 0  # requests between admit and respond
+        self.batch = definition.batch
+        self.batching_reason = "on"
+        model = CostModel(definition.batch.rows_max)
+        self.queue = Queue(definition.queue, model, clock)
+        self.quarantine = Quarantine(QUARANTINE_S, clock)
+        self.batcher = Batcher(self.queue, definition.batch, model, self.quarantine, clock)
+        self.grouping = Grouping((), definition.batch, batched=True)
+        self.workers = [
+            WorkerProcess(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
+        ]
+        self.queue.parallel = len(self.workers)
+        self._settled = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self, verify: Callable[["Variant"], Awaitable[None]]) -> None:
+        """Load, verify, serve until told to leave, drain. A failure to load ends in ``failed`` with ``failure`` set."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(worker.run()) for worker in self.workers]
+                try:
+                    await self._load()
+                    running.append(tasks.create_task(self.batcher.run(self.workers)))
+                    self._enter(Stage.VERIFYING)
+                    await verify(self)
+                    self._enter(Stage.READY)
+                    await self._leaving.wait()
+                    self._enter(Stage.DRAINING)
+                    await self._idle.wait()
+                except Misconfigured as failure:
+                    self.failure = failure
+                    self._enter(Stage.FAILED)
+                finally:
+                    for task in running:
+                        task.cancel()
+        finally:
+            for item in self.queue.clear():
+                item.ticket.finish(Failed(Code.SHUTTING_DOWN, "the version is being unloaded", retry_after_s=1.0))
+            if self.stage is not Stage.FAILED:
+                self.stage = Stage.UNLOADED
+            self._settled.set()
+
+    async def settled(self) -> Stage:
+        """Until it is ready, failed or gone."""
+        await self._settled.wait()
+        return self.stage
+
+    async def leave(self, limit_s: float) -> None:
+        """Stop taking requests, let those inside finish for at most ``limit_s``, then end them."""
+        self._leaving.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
+        self._idle.set()
+
+    @property
+    def available(self) -> bool:
+        """At least one worker can run a batch now, or is about to be able to."""
+        return any(worker.state in (State.READY, State.RESTARTING) for worker in self.workers)
+
+    @property
+    def ready(self) -> bool:
+        """Loaded, verified, and at least one worker answers."""
+        return self.stage is Stage.READY and any(worker.state is State.READY for worker in self.workers)
+
+    def enter(self) -> None:
+        """A request comes in."""
+        self.running += 1
+        self._idle.clear()
+
+    def exit(self) -> None:
+        """A request has ended."""
+        self.running -= 1
+        if self.running == 0:
+            self._idle.set()
+
+    async def _load(self) -> None:
+        for worker in self.workers:
+            self.loaded = await worker.first_load()
+        assert self.loaded is not None
+        self.signature = self.loaded.signature
+        if not self.loaded.independent and self.batch.enabled:
+            self.batch = replace(self.batch, enabled=False)
+            self.batcher.batch = self.batch
+            self.batching_reason = f"off: {self.loaded.reason}"
+        elif not self.batch.enabled:
+            self.batching_reason = "off: batch.enabled is false"
+        self.grouping = Grouping(self.signature.columns(), self.batch, batched=self.signature.batched)
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage = move(self.stage, stage)
+        if stage in (Stage.READY, Stage.FAILED):
+            self._settled.set()

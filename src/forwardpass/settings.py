@@ -1,0 +1,175 @@
+"""The server's own settings: one frozen object, one section per part, read from ``server.toml`` and the command line.
+
+Printed by ``forwardpass config`` and served on the admin plane. Unknown keys and values out of bounds are refused with
+the key, what was found and what is allowed.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from forwardpass.core.errors import Code, Misconfigured, Problem
+
+
+def _option(default: Any, doc: str, *, low: float | None = None, high: float | None = None) -> Any:
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The data plane: where clients come in."""
+
+    host: str = _option("127.0.0.1", "address to listen on; only loopback until there is authentication")
+    port: int = _option(8000, "port; 0 takes a free one", low=0, high=65535)
+    hosts: tuple[str, ...] = _option((), "Host names that are answered; empty: any")
+    tls_certificate: str = _option("", "PEM file; with tls_key turns TLS on")
+    tls_key: str = _option("", "PEM file of the certificate's key")
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """The admin plane: status, metrics, receipts, load and unload; a listener of its own."""
+
+    host: str = _option("127.0.0.1", "address to listen on; only loopback until there is authentication")
+    port: int = _option(8001, "port; 0 takes a free one", low=0, high=65535)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client can make the front hold (each with its error code)."""
+
+    header_time_s: float = _option(5.0, "a head must be complete after", low=0.05, high=60)
+    idle_time_s: float = _option(60.0, "an idle connection is closed after", low=0.05, high=3600)
+    body_bytes_max: int = _option(64 * 1024 * 1024, "largest body", low=1024, high=2**31)
+    connections_max: int = _option(1000, "open connections", low=1, high=100_000)
+    connections_per_address_max: int = _option(1000, "open connections from one address", low=1, high=100_000)
+    deadline_s: float = _option(30.0, "deadline of a request that names none", low=0.001, high=300)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How the server runs pipelines and stops."""
+
+    threads: int = _option(0, "threads per version, shared by its workers; 0: one per core", low=0, high=1024)
+    versions: str = _option("latest", "which versions of a pipeline are loaded: latest | all")
+    data: str = _option("", "folder for the private store and the trust list; empty: the user's state folder")
+    ready_grace_s: float = _option(
+        1.0, "after SIGTERM: time between 'not ready' and 'no new connections'", low=0, high=60
+    )
+    drain_s: float = _option(30.0, "after SIGTERM: time for running requests to finish", low=0, high=600)
+    receipts_kept: int = _option(10_000, "receipts that can be looked up", low=0, high=1_000_000)
+    log: str = _option("json", "format of the log on standard error: json | text")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it. ``data_folder`` and ``threads`` are resolved here so that nobody else guesses."""
+
+    data: Data = field(default_factory=Data)
+    admin: Admin = field(default_factory=Admin)
+    limits: Limits = field(default_factory=Limits)
+    run: Run = field(default_factory=Run)
+
+    @property
+    def data_folder(self) -> Path:
+        if self.run.data:
+            return Path(self.run.data)
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return Path(state) / "forwardpass"
+
+    @property
+    def threads(self) -> int:
+        return self.run.threads or len(os.sched_getaffinity(0))
+
+
+SECTIONS: dict[str, type[Any]] = {"data": Data, "admin": Admin, "limits": Limits, "run": Run}
+
+
+def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
+    """``overrides`` are "section.key" from the command line. Raises Misconfigured settings_invalid with every problem."""
+    document: dict[str, Any] = {}
+    name = str(path) if path else "command line"
+    if path is not None:
+        try:
+            document = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise Misconfigured(
+                Code.SETTINGS_INVALID, (Problem(name, "", str(error), "a readable TOML file"),)
+            ) from error
+    for key, value in overrides.items():
+        section, _, option = key.partition(".")
+        document.setdefault(section, {})[option] = value
+    problems = [
+        Problem(name, section, "unknown section", f"allowed: {', '.join(SECTIONS)}")
+        for section in document
+        if section not in SECTIONS
+    ]
+    built = {
+        section: _section(name, section, kind, document.get(section, {}), problems)
+        for section, kind in SECTIONS.items()
+    }
+    if problems:
+        raise Misconfigured(Code.SETTINGS_INVALID, tuple(problems))
+    settings = Settings(**built)
+    problems = _impossible(name, settings)
+    if problems:
+        raise Misconfigured(Code.SETTINGS_INVALID, tuple(problems))
+    return settings
+
+
+def _section(file: str, section: str, kind: type[Any], values: Any, problems: list[Problem]) -> Any:
+    if not isinstance(values, dict):
+        problems.append(Problem(file, section, f"found {type(values).__name__}", "a table is expected"))
+        return kind()
+    options = {option.name: option for option in fields(kind)}
+    hints = get_type_hints(kind)
+    good: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in options:
+            problems.append(Problem(file, f"{section}.{key}", "unknown key", f"allowed: {', '.join(options)}"))
+            continue
+        found = _value(hints[key], value)
+        low, high = options[key].metadata["low"], options[key].metadata["high"]
+        if found is MISSING:
+            problems.append(Problem(file, f"{section}.{key}", f"found {value!r}", f"expected {_name(hints[key])}"))
+        elif low is not None and not low <= found <= high:
+            problems.append(Problem(file, f"{section}.{key}", f"found {value!r}", f"allowed: {low} to {high}"))
+        else:
+            good[key] = found
+    return kind(**good)
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if hint is float and type(value) in (int, float):
+        return float(value)
+    if hint is int and type(value) is int:
+        return value
+    if hint is str and type(value) is str:
+        return value
+    if hint == tuple[str, ...] and isinstance(value, (list, tuple)) and all(type(part) is str for part in value):
+        return tuple(value)
+    return MISSING
+
+
+def _name(hint: Any) -> str:
+    return {float: "a number", int: "an integer", str: "a string"}.get(hint, "a list of strings")
+
+
+def _impossible(file: str, settings: Settings) -> list[Problem]:
+    problems: list[Problem] = []
+    for section, host in (("data", settings.data.host), ("admin", settings.admin.host)):
+        if host not in ("127.0.0.1", "::1", "localhost"):
+            why = f"{host} can be reached from outside and there is no authentication"
+            problems.append(Problem(file, f"{section}.host", why, "127.0.0.1, ::1 or localhost"))
+    if bool(settings.data.tls_certificate) != bool(settings.data.tls_key):
+        problems.append(
+            Problem(file, "data.tls_certificate", "only one of tls_certificate and tls_key is set", "set both")
+        )
+    if settings.run.versions not in ("latest", "all"):
+        problems.append(Problem(file, "run.versions", f"found {settings.run.versions!r}", "latest or all"))
+    if settings.run.log not in ("json", "text"):
+        problems.append(Problem(file, "run.log", f"found {settings.run.log!r}", "json or text"))
+    return problems

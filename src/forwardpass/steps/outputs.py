@@ -1,0 +1,204 @@
+"""Steps on a model's outputs: ``softmax``, ``sigmoid``, ``argmax``, ``take``, ``mean_pool`` and ``l2_norm``.
+
+All are NumPy over whole batches. NaN goes through the arithmetic ones, for the pipeline's own checks to find.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.pipeline import Field
+from forwardpass.core.tensor import NUMPY_NAMES
+from forwardpass.steps.kind import SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick
+from forwardpass.steps.options import field_name, option, whole
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
+
+_FLOAT = Fit("a floating tensor", is_float)
+_VECTORS = Fit("a floating tensor [tokens, hidden]", lambda field: is_float(field) and len(field.shape) == 2)
+_MASK = Fit(
+    "an integer mask [tokens]",
+    lambda field: len(field.shape) == 1 and (field.datatype == "BOOL" or "INT" in field.datatype),
+)
+_LIST = Fit("a field with one axis or more per row", lambda field: bool(field.shape))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax:
+    """Turns scores into FP32 probabilities that sum to one over the last axis."""
+
+    input: str | None = option(field_name(), "the scores; without it the latest floating tensor", None)
+    output: str = option(field_name(), "where the probabilities go", "probabilities")
+
+
+def _softmax_fields(options: Softmax, known: FieldMap) -> list[Field]:
+    return [Field(options.output, "FP32", pick(known, options.input, SCORES).shape)]
+
+
+def _softmax(options: Softmax, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, SCORES).name
+
+    def run(batch: Batch) -> None:
+        scores = _widened(batch.columns[source])
+        with np.errstate(invalid="ignore"):  # infinities become NaN
+            powers = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+            shares = powers / powers.sum(axis=-1, keepdims=True)
+        batch.columns[options.output] = shares.astype(np.float32, copy=False)
+
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sigmoid:
+    """Turns each score into a FP32 probability of its own."""
+
+    input: str | None = option(field_name(), "the scores; without it the latest floating tensor", None)
+    output: str = option(field_name(), "where the probabilities go", "probabilities")
+
+
+def _sigmoid_fields(options: Sigmoid, known: FieldMap) -> list[Field]:
+    return [Field(options.output, "FP32", pick(known, options.input, _FLOAT).shape)]
+
+
+def _sigmoid(options: Sigmoid, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, _FLOAT).name
+
+    def run(batch: Batch) -> None:
+        scores = _widened(batch.columns[source])
+        small = np.exp(-np.abs(scores))  # never overflows, whatever the sign
+        shares = np.where(scores >= 0, 1 / (1 + small), small / (1 + small))
+        batch.columns[options.output] = shares.astype(np.float32, copy=False)
+
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argmax:
+    """The place of the greatest score of the last axis; of equal ones the first. A NaN among them fails the row."""
+
+    input: str | None = option(field_name(), "the scores; without it the latest floating tensor", None)
+    output: str = option(field_name(), "where the place goes, INT64", "index")
+
+
+def _argmax_fields(options: Argmax, known: FieldMap) -> list[Field]:
+    return [Field(options.output, "INT64", pick(known, options.input, SCORES).shape[:-1])]
+
+
+def _argmax(options: Argmax, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, SCORES).name
+
+    def run(batch: Batch) -> None:
+        scores = batch.columns[source]
+        if scores.shape[-1] == 0:
+            raise wrong_shape(source, "has no element to choose from")
+        fail_nan(batch, source, scores)
+        batch.columns[options.output] = scores.argmax(axis=-1).astype(np.int64, copy=False)
+
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Take:
+    """One element of the last axis, such as the positive class's probability."""
+
+    input: str | None = option(field_name(), "the field; without it the latest that has an axis", None)
+    index: int = option(whole(0, 2**31 - 1), "the element's place, from 0")
+    output: str = option(field_name(), "where the element goes")
+
+
+def _take_fields(options: Take, known: FieldMap) -> list[Field]:
+    source = pick(known, options.input, _LIST)
+    if 0 <= source.shape[-1] <= options.index:
+        raise invalid("index", str(options.index), f"below {source.shape[-1]}, the size of {describe(source)}")
+    return [Field(options.output, source.datatype, source.shape[:-1], source.kind)]
+
+
+def _take(options: Take, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, _LIST).name
+
+    def run(batch: Batch) -> None:
+        column = batch.columns[source]
+        if column.shape[-1] <= options.index:
+            raise wrong_shape(source, f"has {column.shape[-1]} elements; element {options.index} is to be taken")
+        batch.columns[options.output] = np.ascontiguousarray(column[..., options.index])
+
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPool:
+    """The mean of a text's token vectors over the tokens its mask keeps. A row that keeps none fails."""
+
+    input: str | None = option(field_name(), "[tokens, hidden]; without it the latest such tensor", None)
+    mask: str = option(field_name(), "[tokens], 0 where a token does not count", "attention_mask")
+    output: str = option(field_name(), "where the mean goes", "embedding")
+
+
+def _mean_pool_fields(options: MeanPool, known: FieldMap) -> list[Field]:
+    source = pick(known, options.input, _VECTORS)
+    pick(known, options.mask, _MASK, "mask")
+    return [Field(options.output, "FP32", source.shape[1:])]
+
+
+def _mean_pool(options: MeanPool, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, _VECTORS).name
+
+    def run(batch: Batch) -> None:
+        vectors = _widened(batch.columns[source])
+        kept = batch.columns[options.mask] != 0
+        if vectors.shape[:2] != kept.shape:
+            raise wrong_shape(source, f"has {vectors.shape[1]} tokens where {options.mask} has {kept.shape[1]}")
+        counts = kept.sum(axis=1)
+        for row in np.flatnonzero(counts == 0):
+            batch.fail(int(row), Refused(Code.INVALID_INPUT, f"{options.mask}: keeps no token", field=options.mask))
+        # Not a product with the mask: what stands at a token that does not count may be NaN.
+        sums = np.where(kept[:, :, np.newaxis], vectors, vectors.dtype.type(0)).sum(axis=1)
+        means = sums / np.maximum(counts, 1).astype(vectors.dtype)[:, np.newaxis]
+        batch.columns[options.output] = means.astype(np.float32, copy=False)
+
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2Norm:
+    """Divides vectors by their length (over the last axis), keeping their datatype. A zero vector stays zero."""
+
+    input: str | None = option(field_name(), "the vectors; without it the latest floating tensor", None)
+    output: str | None = option(field_name(), "where the result goes; without it, in place", None)
+
+
+def _l2_norm_fields(options: L2Norm, known: FieldMap) -> list[Field]:
+    source = pick(known, options.input, SCORES)
+    return [Field(options.output or source.name, source.datatype, source.shape)]
+
+
+def _l2_norm(options: L2Norm, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, SCORES)
+
+    def run(batch: Batch) -> None:
+        vectors = batch.columns[source.name]
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities become NaN
+            # In FP64, so that no square of a FP32 number overflows or vanishes.
+            lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True))
+            divided = vectors / np.where(lengths == 0, 1.0, lengths)
+        batch.columns[options.output or source.name] = divided.astype(NUMPY_NAMES[source.datatype], copy=False)
+
+    return run
+
+
+def wrong_shape(name: str, what: str) -> Failed:
+    """The model's output is not as this step needs it: nobody's input, so the whole batch fails."""
+    return Failed(Code.BAD_OUTPUT_SHAPE, f"{name}: {what}", field=name)
+
+
+def _widened(scores: Column) -> Column:
+    """FP16 is too coarse to sum in; FP64 stays FP64."""
+    return scores.astype(np.float32) if scores.dtype == np.float16 else scores
+
+
+SOFTMAX = Kind("softmax", Softmax, _softmax_fields, _softmax, exportable=True)
+SIGMOID = Kind("sigmoid", Sigmoid, _sigmoid_fields, _sigmoid, exportable=True)
+ARGMAX = Kind("argmax", Argmax, _argmax_fields, _argmax, exportable=True)
+TAKE = Kind("take", Take, _take_fields, _take, exportable=True)
+MEAN_POOL = Kind("mean_pool", MeanPool, _mean_pool_fields, _mean_pool, exportable=True)
+L2_NORM = Kind("l2_norm", L2Norm, _l2_norm_fields, _l2_norm, exportable=True)

@@ -1,0 +1,40 @@
+"""A version run for one purpose without a server: ``check``, ``init``, a local ``predict``. The same path as a request's."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from forwardpass.core.clock import Clock, monotonic_s
+from forwardpass.core.pipeline import Version
+from forwardpass.observe.metrics import Metrics
+from forwardpass.observe.receipts import Receipts
+from forwardpass.pipeline.golden import verify
+from forwardpass.pipeline.handle import Deadlines, Handle
+from forwardpass.rollout.fleet import Fleet
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import Variant
+
+LEAVE_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A loaded, warmed and verified version and the handle that answers with it."""
+
+    handle: Handle
+    variant: Variant
+
+
+@asynccontextmanager
+async def trial(version: Version, *, threads: int, clock: Clock = monotonic_s) -> AsyncIterator[Trial]:
+    """Raises Misconfigured when the version cannot be loaded or its golden examples do not hold."""
+    routes = Routes()
+    handle = Handle(routes, Deadlines(), clock, receipts=Receipts(), metrics=Metrics())
+
+    async def verified(variant: Variant) -> None:
+        await verify(handle, variant, clock)
+
+    async with Fleet(routes, verified, threads=threads, clock=clock) as fleet:
+        variant = await fleet.load(version)
+        yield Trial(handle, variant)
+        await fleet.close(LEAVE_LIMIT_S)

@@ -1,0 +1,48 @@
+"""What every example promises, whatever it does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forwardpass.execution.plan import Plan
+from forwardpass.execution.selftest import self_test
+from forwardpass.steps.protocol import Batch
+
+NAMES = ("sentences", "filetype", "fraud")
+README_LINES_MAX = 30
+PIPELINE_LINES_MAX = 60
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_requests_get_the_answers_they_expect(
+    ask: Callable[[str, Sequence[Mapping[str, object]]], Batch], plan_of: Callable[[str], Plan], name: str
+) -> None:
+    golden = plan_of(name).definition.golden
+    assert golden
+    for example in golden:
+        columns = ask(name, [example.request]).columns
+        for output, expected in example.expect.items():
+            if isinstance(expected, str | bool):
+                assert columns[output][0] == expected
+            else:
+                np.testing.assert_allclose(columns[output][0], expected, atol=example.tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strangers_may_share_a_batch(plan_of: Callable[[str], Plan], name: str) -> None:
+    result = self_test(plan_of(name), plan_of(name).definition.batch.rows_max)
+    assert result.independent, result.reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_newcomer_can_read_it_at_one_look(folder_of: Callable[[str], Path], name: str) -> None:
+    assert len((EXAMPLES / name / "README.md").read_text().splitlines()) <= README_LINES_MAX
+    assert len((folder_of(name) / "pipeline.toml").read_text().splitlines()) <= PIPELINE_LINES_MAX
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_built_example_says_where_its_model_comes_from(folder_of: Callable[[str], Path], name: str) -> None:
+    assert "Licence" in (folder_of(name) / "NOTICE.txt").read_text()

@@ -1,0 +1,100 @@
+"""softmax, sigmoid, argmax, take, mean_pool and l2_norm."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from forwardpass.core.errors import Code, Failed, Misconfigured
+from forwardpass.core.pipeline import Field
+
+if TYPE_CHECKING:
+    from tests.steps.conftest import Run
+
+LOGITS = Field("logits", "FP32", (3,))
+HIDDEN = Field("last_hidden_state", "FP32", (-1, 2))
+MASK = Field("attention_mask", "INT64", (-1,))
+
+
+def fp32(*rows: object) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
+    return np.array(rows, dtype=np.float32)
+
+
+def test_softmax_is_right_for_small_and_for_huge_scores(run: "Run") -> None:
+    batch = run("softmax", {}, {LOGITS: fp32([0, math.log(2), math.log(5)], [1000, 1000, -1000])})
+    assert batch.columns["probabilities"].ravel().tolist() == pytest.approx([0.125, 0.25, 0.625, 0.5, 0.5, 0])
+    assert batch.columns["probabilities"].dtype == np.float32
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "FP64"])
+def test_softmax_of_any_float_is_fp32(run: "Run", datatype: str) -> None:
+    scores = np.array([[1.0, 1.0]], dtype={"FP16": np.float16, "FP64": np.float64}[datatype])
+    probabilities = run("softmax", {}, {Field("logits", datatype, (2,)): scores}).columns["probabilities"]
+    assert probabilities.tolist() == [[0.5, 0.5]]
+    assert probabilities.dtype == np.float32
+
+
+def test_what_is_no_number_goes_through_for_the_checks_to_find(run: "Run") -> None:
+    scores = fp32([math.nan, 0, 0], [math.inf, 0, 0])
+    assert np.isnan(run("softmax", {}, {LOGITS: scores}).columns["probabilities"][:, 0]).all()
+    assert np.isnan(run("sigmoid", {}, {LOGITS: scores}).columns["probabilities"][0, 0])
+    assert np.isnan(run("l2_norm", {}, {LOGITS: scores}).columns["logits"][:, 0]).all()
+
+
+def test_sigmoid_is_right_at_both_ends(run: "Run") -> None:
+    batch = run("sigmoid", {}, {LOGITS: fp32([-1e4, 0, 1e4], [math.log(3), -math.log(3), math.inf])})
+    assert batch.columns["probabilities"].ravel().tolist() == pytest.approx([0, 0.5, 1, 0.75, 0.25, 1])
+
+
+def test_argmax_takes_the_first_of_equal_ones(run: "Run") -> None:
+    batch = run("argmax", {"output": "class"}, {LOGITS: fp32([1, 3, 3], [0, 0, 0], [-3, -2, -1])})
+    assert batch.columns["class"].tolist() == [1, 0, 2]
+    assert batch.columns["class"].dtype == np.int64
+
+
+def test_argmax_of_no_number_fails_alone(run: "Run") -> None:
+    batch = run("argmax", {}, {LOGITS: fp32([1, math.nan, 3], [0, 1, 0])})
+    assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
+    assert batch.columns["index"].tolist() == [1]
+
+
+def test_take_gives_one_element(run: "Run") -> None:
+    batch = run("take", {"index": 2, "output": "fraud"}, {LOGITS: fp32([1, 2, 3], [4, 5, 6])})
+    assert batch.columns["fraud"].tolist() == [3, 6]
+
+
+def test_take_beyond_the_end_is_found_at_load(run: "Run") -> None:
+    with pytest.raises(Misconfigured, match=r"index: 3; below 3, the size of logits \(FP32\[3\]\)"):
+        run("take", {"index": 3, "output": "fraud"}, {LOGITS: fp32([1, 2, 3])})
+
+
+def test_take_beyond_a_free_axis_fails_the_batch(run: "Run") -> None:
+    with pytest.raises(Failed) as failure:
+        run("take", {"index": 3, "output": "fraud"}, {Field("logits", "FP32", (-1,)): fp32([1, 2, 3])})
+    assert failure.value.code is Code.BAD_OUTPUT_SHAPE
+
+
+def test_the_mean_leaves_out_what_the_mask_does(run: "Run") -> None:
+    hidden = fp32([[1, 2], [3, 6], [math.nan, math.inf]], [[5, 7], [9, 9], [9, 9]])
+    batch = run("mean_pool", {}, {HIDDEN: hidden, MASK: np.array([[1, 1, 0], [1, 0, 0]])})
+    assert batch.columns["embedding"].tolist() == [[2, 4], [5, 7]]
+    assert batch.columns["embedding"].dtype == np.float32
+
+
+def test_a_row_whose_mask_keeps_nothing_fails_alone(run: "Run") -> None:
+    batch = run("mean_pool", {}, {HIDDEN: fp32([[1, 2]], [[3, 4]]), MASK: np.array([[0], [1]])})
+    assert batch.failures[0].field == "attention_mask"
+    assert batch.columns["embedding"].tolist() == [[3, 4]]
+
+
+def test_a_mask_of_another_length_fails_the_batch(run: "Run") -> None:
+    with pytest.raises(Failed, match="has 1 tokens where attention_mask has 2"):
+        run("mean_pool", {}, {HIDDEN: fp32([[1, 2]]), MASK: np.array([[1, 1]])})
+
+
+def test_vectors_become_of_length_one_in_place_and_zero_stays_zero(run: "Run") -> None:
+    vectors = fp32([3, 4, 0], [0, 0, 0], [3e30, 0, 4e30], [3e-30, 0, 4e-30])
+    normed = run("l2_norm", {}, {LOGITS: vectors}).columns["logits"]
+    assert normed.ravel().tolist() == pytest.approx([0.6, 0.8, 0, 0, 0, 0, 0.6, 0, 0.8, 0.6, 0, 0.8])
+    assert normed.dtype == np.float32
