@@ -106,6 +106,17 @@ def gather_range(path: Path) -> Path:
     return write(path, nodes, [("x", FLOAT, ("N", "L"))], [("y", FLOAT, ("N", "K"))], constants)
 
 
+def unranked(path: Path) -> Path:
+    """Its output's rank is in the values of a constant the graph computes, so no shape can be declared."""
+    nodes = [node("Shape", "x", "shape"), node("Reshape", "x shape", "y")]
+    return write(path, nodes, [("x", FLOAT, ("N", "L", "M"))], [("y", FLOAT, None)], {})
+
+
+def total(path: Path) -> Path:
+    """One number for all rows."""
+    return write(path, [node("ReduceSum", "x", "y", keepdims=0)], [("x", FLOAT, ("N", 4))], [("y", FLOAT, ())], {})
+
+
 def network(path: Path) -> Path:
     """A perceptron of 30-64-32-1 with seeded weights."""
     random = np.random.default_rng(0)

@@ -38,7 +38,9 @@ def test_a_v2_error_is_a_string_with_code_and_id_beside_it() -> None:
 def test_a_predict_error_is_an_object() -> None:
     answer = error_answer(Refused(Code.WRONG_TYPE, "/x: no", field="/x", detail="secret"), "predict", "r1")
     assert isinstance(answer.body, bytes)
-    assert json.loads(answer.body) == {"error": {"code": "wrong_type", "message": "/x: no", "field": "/x", "request_id": "r1"}}
+    assert json.loads(answer.body) == {
+        "error": {"code": "wrong_type", "message": "/x: no", "field": "/x", "request_id": "r1"}
+    }
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def step_kinds() -> dict[str, StepKind]:
 def onnx_bytes() -> bytes:
     """A model that adds 1 to rows of two numbers."""
     one = helper.make_tensor("one", TensorProto.FLOAT, [2], [1.0, 1.0])
-    row = ["rows", 2]
+    row: list[str | int | None] = ["rows", 2]
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "one"], ["y"])],
         "add",

@@ -129,6 +129,23 @@ tolerance = 0.01
         ("[[inputs]]\nname = 'x'\ntype = 'tensor'\ndatatype = 'FP31'" + MODEL, "inputs[0].datatype", 4),
         ("description = 'x'", "steps", None),
         ("steps = [3]", "steps[0].use", 1),
+        ("[[steps]]\nuse = 3", "steps[0].use", 2),
+        ("batch = 3" + MODEL, "batch", 1),
+        ("outputs = 'y'" + MODEL, "outputs", 1),
+        ("checks = { finite = 1 }" + MODEL, "checks.finite", 1),
+        ("checks = { range = 1 }" + MODEL, "checks.range", 1),
+        (MODEL + "[checks.range]\n'' = [0, 1]", 'checks.range.""', 7),
+        (MODEL + "[checks.range]\ny = [0]", "checks.range.y", 7),
+        (MODEL + "[checks.range]\ny = [0, 'z']", "checks.range.y[1]", 7),
+        (
+            "[[inputs]]\nname = 'x'\ntype = 'text'\n" + MODEL + "[batch]\nbuckets_bytes = [9, 9]",
+            "batch.buckets_bytes",
+            10,
+        ),
+        ("outputs = ['y']" + MODEL + "[[golden]]\nrequest = { x = 1 }\nexpect = { z = 1 }", "golden[0].expect.z", 8),
+        (MODEL + "[[golden]]\nrequest = 1\nexpect = { z = 1 }", "golden[0].request", 7),
+        (TENSOR.replace("[2]", str([1] * 16)) + MODEL, "inputs[0].shape", 5),
+        (MODEL + "[files]\n" + "\n".join(f"f{n} = ''" for n in range(10_001)), "files", 6),
         (MODEL + "[[steps]]\nuse = 'softmaxx'", "steps[1].use", 7),
         (MODEL + "[[steps]]\nuse = 'steps:f'\noutput = 'z'\ndatatype = 'FP32'", "steps[1].use", 7),
         (MODEL + "[[steps]]\nuse = 'steps:_f'", "steps[1].use", 7),
@@ -244,6 +261,18 @@ def test_a_pipeline_built_in_python_is_refused_for_the_same_reasons(model_folder
     assert [problem.key for problem in found] == keys
 
 
+def test_text_that_no_toml_can_hold_is_refused(model_folder: Path, step_kinds: Kinds) -> None:
+    pipeline = Pipeline(steps=(MODEL_STEP, Step("softmax", {"output": "\ud800"})), description="\ud800")
+    found = definition.check(pipeline, file="", folder=model_folder, kinds=step_kinds)
+    assert [problem.key for problem in found] == ["steps[1].output", "description"]
+
+
+def test_data_nested_too_deeply_is_refused(model_folder: Path, step_kinds: Kinds) -> None:
+    text = MODEL + "[[golden]]\nrequest = { x = " + "[" * 20 + "]" * 20 + " }\nexpect = { y = 1 }"
+    (problem,) = problems(text, model_folder, step_kinds)
+    assert problem.found == "nested too deeply" and problem.line == 7
+
+
 def test_an_option_named_use_is_refused(model_folder: Path, step_kinds: Kinds) -> None:
     pipeline = Pipeline(steps=(MODEL_STEP, Step("softmax", {"use": "sigmoid"})))
     found = definition.check(pipeline, file="", folder=model_folder, kinds=step_kinds)
@@ -296,7 +325,7 @@ def test_a_failed_export_leaves_nothing_behind(model_folder: Path, step_kinds: K
 
 
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8)
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 FINITE = st.floats(-1e300, 1e300, allow_nan=False)
 PLAIN = st.recursive(
     st.one_of(st.booleans(), st.integers(-(2**63) + 1, 2**63 - 1), FINITE, TEXTS),
@@ -335,7 +364,7 @@ PIPELINES = st.builds(
 
 
 @given(pipeline=PIPELINES, request=RECORDS, expect=RECORDS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_as_toml_is_read_back_equal(
     pipeline: Pipeline, request: dict[str, object], expect: dict[str, object], model_folder: Path, step_kinds: Kinds
 ) -> None:

@@ -107,7 +107,9 @@ def test_a_value_that_does_not_fit_is_refused(given: Input, value: object, code:
         ("FP32", (1,), np.zeros(1), Code.DATATYPE_MISMATCH), ("FP32", (2,), np.zeros(3, "f4"), Code.SHAPE_MISMATCH),
     ],
 )  # fmt: skip
-def test_a_tensor_that_does_not_fit_is_refused(datatype: str, shape: tuple[int, ...], value: object, code: Code) -> None:
+def test_a_tensor_that_does_not_fit_is_refused(
+    datatype: str, shape: tuple[int, ...], value: object, code: Code
+) -> None:
     assert refused(tensor(datatype, *shape), value).code == code
 
 
@@ -173,7 +175,9 @@ def test_bytes_come_through_base64(value: bytes) -> None:
     assert unpack_bytes(encoded.data, 1) == [value]
 
 
-def answered(outputs: dict[str, Tensor], fields: tuple[Field, ...] = (), failures: dict[int, Failure] | None = None) -> Answer:
+def answered(
+    outputs: dict[str, Tensor], fields: tuple[Field, ...] = (), failures: dict[int, Failure] | None = None
+) -> Answer:
     rows = next(iter(outputs.values())).shape[0] + len(failures or {})
     return Answer(Version("p", 1, "d", "/", Pipeline(())), Signature((), fields), outputs, rows, failures or {}, [])
 

@@ -127,8 +127,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        where = f"{place}: {self.key}" if self.key else place
-        return f"{where}: {self.found}; {self.allowed}" if self.allowed else f"{where}: {self.found}"
+        what = f"{self.found}; {self.allowed}" if self.allowed else self.found
+        return ": ".join(part for part in (place, self.key, what) if part)
 
 
 class Misconfigured(Failure):

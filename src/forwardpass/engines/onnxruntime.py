@@ -148,7 +148,7 @@ engine = EngineKind(
         ),
         "spinning": EngineOption("true or false", lambda value: isinstance(value, bool), False),
     },
-    platform="onnx_onnxruntime",
+    platform="onnx_onnxv1",
     plain={"optimization": "off"},
     safe={"optimization": "basic"},
 )

@@ -98,8 +98,12 @@ def _checked(field: Field, outputs: Arrays, rows: int) -> Column:
     return array
 
 
-def fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
+def fits(shape: tuple[int, ...], declared: tuple[int, ...]) -> bool:
     """Whether a row's shape is as declared, -1 being any."""
-    return len(shape) == len(declared) and all(
-        wanted in (-1, size) for size, wanted in zip(shape, declared, strict=True)
-    )
+    if shape == declared:  # nearly always, and this is called for every batch
+        return True
+    return len(shape) == len(declared) and all(map(_size_fits, shape, declared))
+
+
+def _size_fits(size: int, declared: int) -> bool:
+    return declared in (-1, size)

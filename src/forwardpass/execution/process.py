@@ -35,6 +35,7 @@ LEAVE_TIME_S = 2.0
 LOG_LINE_BYTES_MAX = 4096
 LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
 _ENVIRONMENT_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+_ENVIRONMENT_SET = {"ORT_DISABLE_TELEMETRY": "1"}  # a server does not report to anybody
 _log = logging.getLogger("forwardpass.execution")
 
 
@@ -147,7 +148,7 @@ class WorkerProcess:
             str(childs_end.fileno()), str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
             pass_fds=(childs_end.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
-            env={name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
+            env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip
         childs_end.close()
         self.pid, self._end = process.pid, end

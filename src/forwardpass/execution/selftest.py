@@ -31,7 +31,7 @@ class SelfTest:
 
     independent: bool
     bitwise: bool  # to the last bit, in what was tried
-    max_difference: float
+    max_difference: float  # of what was compared; infinite where no number says how far apart two answers are
     reason: str
     rows_tested: int
 
@@ -45,7 +45,7 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     if not plan.batched:
         size = plan.fixed_rows
         return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")
-    alone = _alone(plan)
+    alone = _alone(plan, ROWS_TESTED)
     if len(alone) < 2:
         found = "no row" if not alone else "only one row"
         return _no(f"{found} to test with: give golden examples, two at least", len(alone))
@@ -75,39 +75,40 @@ def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: 
     """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget; what was left out is said."""
     sizes = [size for size in (1 << power for power in range(rows_max.bit_length())) if size < rows_max] + [rows_max]
     if not plan.batched:
-        sizes = [plan.fixed_rows or 1]
-    made = items(plan.definition, plan.signature, ROWS_TESTED, FREE_SIZES[0])
+        sizes = [1]
     started = clock()
+    rows = [item for item, _ in _alone(plan, 1)]
     took_s = 0.0
-    for place, size in enumerate(sizes):
+    for place, size in enumerate(sizes if rows else ()):
         before = clock()
         if before - started + 2 * took_s > budget_s:
             left = ", ".join(map(str, sizes[place:]))
             return [f"warm-up stopped after {before - started:.1f} s: no batch of {left} rows was run before serving"]
         try:
-            _answers(plan, [made[row % len(made)] for row in range(size)])
+            _answers(plan, rows * size)
         except Failure:
-            return []  # such rows do not run: the self-test says so
+            break  # such batches do not run: the self-test says so
         took_s = clock() - before
     return []
 
 
-def _alone(plan: Plan) -> list[tuple[Item, Answer]]:
-    """Rows that can be run, each with its answer alone; of free dimensions the first size with which two rows run."""
+def _alone(plan: Plan, wanted: int) -> list[tuple[Item, Answer]]:
+    """Up to ``wanted`` rows that can be run, each with its answer alone; slow ones are enough at ROWS_TESTED_SLOW.
+
+    Free dimensions have the first of the sizes with which there are two such rows, or the last.
+    """
     found: list[tuple[Item, Answer]] = []
     for free in FREE_SIZES:
         found = []
-        count = ROWS_TESTED
-        for place, item in enumerate(items(plan.definition, plan.signature, ROWS_TESTED, free)):
-            if place >= count:
-                break
+        for item in items(plan.definition, plan.signature, ROWS_TESTED, free):
             started = monotonic_s()
             try:
                 found.append((item, _answers(plan, [item])[0]))
             except Failure:
                 continue  # not a row this pipeline takes
-            if monotonic_s() - started > SLOW_S:
-                count = ROWS_TESTED_SLOW
+            enough = min(wanted, ROWS_TESTED_SLOW) if monotonic_s() - started > SLOW_S else wanted
+            if len(found) >= enough:
+                return found
         if len(found) > 1:
             break
     return found
@@ -135,12 +136,12 @@ def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
 
 
 def _joined(rows: Sequence[Item], padding: Padding | None) -> tuple[dict[str, Column], list[int]]:
-    """The rows as one batch's columns, and each row's own length where they were padded."""
+    """The rows as one batch's columns, and each row's own length if they were padded, as only unlike ones are."""
     columns: dict[str, Column] = {}
     lengths: list[int] = []
     for name in rows[0]:
         each = [row[name] for row in rows]
-        if padding is not None and name in padding.fields:
+        if padding is not None and name in padding.fields and len({column.shape for column in each}) > 1:
             lengths = [column.shape[1] for column in each]
             columns[name] = pad(each, padding, name)
         else:
@@ -149,7 +150,7 @@ def _joined(rows: Sequence[Item], padding: Padding | None) -> tuple[dict[str, Co
 
 
 def _no(reason: str, rows_tested: int = 0) -> SelfTest:
-    return SelfTest(False, False, math.inf, reason, rows_tested)
+    return SelfTest(False, False, 0.0, reason, rows_tested)
 
 
 def _reason(name: str, apart: float, rows: int, plan: Plan) -> str:

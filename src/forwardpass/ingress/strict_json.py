@@ -36,10 +36,10 @@ _decoder = msgspec.json.Decoder()
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _ALL_BUT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _CHUNK_BYTES = 65_536
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _TYPES = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
-_PATH = re.compile(r" - at `\$(.*)`$", re.DOTALL)
+_POINTER = re.compile(r"(/[a-z_]+|/[0-9]+)*")
 _WORDS = {
     "array": "a list", "bool": "a boolean", "float": "a number", "int": "an integer", "null": "null",
     "object": "an object", "str": "a string",
@@ -83,14 +83,15 @@ def count_keys(text: bytes, limits: JsonLimits = LIMITS) -> int:
 
 def explain(error: Exception, allowed: Mapping[str, Sequence[str]], root: str = "") -> Refused:
     """A typed decoder's error in our words. ``allowed`` maps a place, indices written ``*``, to the keys it takes."""
-    text = str(error)
-    pointer = root + _pointer(text)
+    text, _, path = str(error).partition(" - at `$")
+    place = _pointer(path)
+    pointer = root + place
     if found := _UNKNOWN.search(text):
-        place = re.sub(r"/\d+", "/*", _pointer(text))
-        return unknown_field(found[1], tuple(allowed.get(place, ())), pointer)
+        keys = allowed.get(re.sub(r"/\d+", "/*", place), ())
+        return unknown_field(found[1], tuple(keys), pointer)
     if found := _MISSING.search(text):
-        where = f"{pointer}/{found[1]}"
-        return Refused(Code.MISSING_FIELD, f"{where} is required", field=where)
+        missing = f"{pointer}/{found[1]}"
+        return Refused(Code.MISSING_FIELD, f"{missing} is required", field=missing)
     where = pointer or "the body"
     if found := _TYPES.search(text):
         wanted = " or ".join(_WORDS.get(word, "another value") for word in found[1].split(" | "))
@@ -101,10 +102,10 @@ def explain(error: Exception, allowed: Mapping[str, Sequence[str]], root: str = 
     return Refused(Code.JSON_INVALID, f"{where}: not valid JSON", field=pointer, detail=text)
 
 
-def _pointer(text: str) -> str:
-    """The JSON pointer of the path that ends a decoder's error; keys the decoder does not name are left out."""
-    path = _PATH.search(text)
-    return "" if path is None else path[1].replace("[...]", "").replace("[", "/").replace("]", "").replace(".", "/")
+def _pointer(path: str) -> str:
+    """The JSON pointer of a decoder's path; it does not name the keys of dictionaries, and no client's text is let in."""
+    pointer = path.removesuffix("`").replace("[...]", "").replace("[", "/").replace("]", "").replace(".", "/")
+    return pointer if _POINTER.fullmatch(pointer) else ""
 
 
 def _invalid(error: Exception) -> Refused:

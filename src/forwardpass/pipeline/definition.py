@@ -10,6 +10,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ def parse(text: str, *, file: str, folder: Path, kinds: Mapping[str, StepKind]) 
 
     Raises Misconfigured with every problem and its line: definition_invalid, or digest_mismatch when only that is wrong.
     """
-    document = _load(text, file)
-    pipeline, problems = _examine(document, file, folder, kinds, key_lines(text))
+    pipeline, problems = _examine(_load(text, file), file, folder, kinds)
+    code = Code.DEFINITION_INVALID
+    if not problems:
+        problems = _digest_problems(pipeline, file, folder)
+        code = Code.DIGEST_MISMATCH
     if problems:
-        raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
-    mismatches = _digest_problems(pipeline, file, folder, key_lines(text))
-    if mismatches:
-        raise Misconfigured(Code.DIGEST_MISMATCH, tuple(mismatches))
+        raise Misconfigured(code, _placed(problems, text, file))
     return pipeline
 
 
@@ -53,8 +54,8 @@ def check(pipeline: Pipeline, *, file: str, folder: Path, kinds: Mapping[str, St
         for place, step in enumerate(pipeline.steps)
         if "use" in step.options
     ]
-    understood, more = _examine(to_document(pipeline), file, folder, kinds, {})
-    return problems + more or _digest_problems(understood, file, folder, {})
+    understood, more = _examine(to_document(pipeline), file, folder, kinds)
+    return problems + more or _digest_problems(understood, file, folder)
 
 
 def bare(model_file: str) -> Pipeline:
@@ -131,9 +132,9 @@ def _load(text: str, file: str) -> dict[str, Any]:
 
 
 def _examine(
-    document: dict[str, Any], file: str, folder: Path, kinds: Mapping[str, StepKind], lines: dict[str, int]
+    document: dict[str, Any], file: str, folder: Path, kinds: Mapping[str, StepKind]
 ) -> tuple[Pipeline, list[Problem]]:
-    """The pipeline, and the problems of its keys and rules in the order of their lines."""
+    """The pipeline a document describes, and what is wrong with its keys and by the rules."""
     pipeline, reading = read(document)
     found = list(reading.problems)
     reported = {key for key, _, _ in found}
@@ -141,21 +142,26 @@ def _examine(
         within_broken = any(key == table or key.startswith(f"{table}.") for table in reading.broken)
         if key not in reported and not within_broken:  # else it only echoes what is already said
             found.append((key, what, allowed))
-    problems = [Problem(file, key, what, allowed, nearest(lines, key)) for key, what, allowed in found]
-    problems.sort(key=lambda problem: problem.line or 0)
-    if len(problems) > PROBLEMS_MAX:
-        more = Problem(file, "", f"{len(problems) - PROBLEMS_MAX} more problems", "")
-        problems = [*problems[:PROBLEMS_MAX], more]
-    return pipeline, problems
+    return pipeline, [Problem(file, key, what, allowed) for key, what, allowed in found]
 
 
-def _digest_problems(pipeline: Pipeline, file: str, folder: Path, lines: dict[str, int]) -> list[Problem]:
+def _placed(problems: list[Problem], text: str, file: str) -> tuple[Problem, ...]:
+    """Problems with their lines, in the order of these; of very many only the first."""
+    lines = key_lines(text)
+    placed = [replace(problem, line=nearest(lines, problem.key)) for problem in problems]
+    placed.sort(key=lambda problem: problem.line or 0)
+    more = len(placed) - PROBLEMS_MAX
+    if more > 0:
+        placed[PROBLEMS_MAX:] = [Problem(file, "", f"{more} more problems", "")]
+    return tuple(placed)
+
+
+def _digest_problems(pipeline: Pipeline, file: str, folder: Path) -> list[Problem]:
     problems = []
     for name, pinned in pipeline.files.items():
         found = f"sha256:{_sha256(folder, name)}"
         if found != pinned:
-            key = join("files", name)
-            problems.append(Problem(file, key, f"the file has {found}", f"pinned: {pinned}", nearest(lines, key)))
+            problems.append(Problem(file, join("files", name), f"the file has {found}", f"pinned: {pinned}"))
     return problems
 
 

@@ -169,10 +169,11 @@ class Source:
             parts = pending.pop()
             descriptor = open_below(self._descriptor, parts)
             try:
-                for entry in os.listdir(descriptor):
-                    count += 1
-                    if count > FILES_MAX:
-                        raise self._refused(f"more than {FILES_MAX} entries", "a folder of one version")
+                names = os.listdir(descriptor)
+                count += len(names)
+                if count > FILES_MAX:
+                    raise self._refused(f"more than {FILES_MAX} entries", "a folder of one version")
+                for entry in names:
                     status = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
                     inner = (*parts, entry)
                     if not stat.S_ISDIR(status.st_mode):

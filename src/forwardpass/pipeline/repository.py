@@ -101,7 +101,7 @@ def take_in(
         if has_own_code(pipeline) and digest not in trusted:
             raise not_trusted(found.source, digest)
         folder = store / digest
-        if folder.exists() or not _moved(draft, entries, folder):
+        if not _moved(draft, entries, folder):
             verify(folder, digest)
     return Version(found.pipeline, found.number, digest, str(folder), pipeline, digest in trusted)
 
@@ -136,10 +136,10 @@ def sweep(store: Path) -> None:
 @contextmanager
 def _drafted(found: Found, store: Path, patience: Patience) -> Iterator[tuple[Path, manifest.Manifest]]:
     """A checked copy of a version's files in the store, and its manifest; removed afterwards unless it was moved."""
-    store.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = store / f"{_DRAFT_PREFIX}{random_id()}"
-    draft.mkdir(mode=0o700)
     try:
+        store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft.mkdir(mode=0o700)
         with Source(found.folder, found.model_file) as source:
             entries = _copied(source, draft, patience)
         yield draft, entries
@@ -160,7 +160,9 @@ def _copied(source: Source, draft: Path, patience: Patience) -> manifest.Manifes
             source.wanted |= {
                 external.location for external in references(draft, model) if not name_problem(external.location)
             }
-        look = source.settled(patience)
+        before, look = look, source.settled(patience)
+        if any(look.files.get(model) != before.files[model] for model in models):
+            raise source.changed()
     problems = refusals(look, draft, models)
     if problems:
         raise Misconfigured(Code.MODEL_INVALID, problems)
@@ -177,6 +179,9 @@ def _definition(folder: Path, entries: manifest.Manifest, source: Path, kinds: M
     """The pipeline of a private folder; problems speak of ``source``, which is what the operator knows."""
     if definition.FILE_NAME in entries:
         file = str(source / definition.FILE_NAME)
+        if entries[definition.FILE_NAME].size > definition.DEFINITION_BYTES_MAX:
+            problem = Problem(file, "", "too large", f"at most {definition.DEFINITION_BYTES_MAX} bytes")
+            raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
         data = (folder / definition.FILE_NAME).read_bytes()
         try:
             text = data.decode()
@@ -186,13 +191,13 @@ def _definition(folder: Path, entries: manifest.Manifest, source: Path, kinds: M
         return definition.parse(text, file=file, folder=folder, kinds=kinds)
     models = [name for name in entries if definition.is_model_file(name) and "/" not in name]
     if len(models) != 1:
-        file_problem = Problem(
+        problem = Problem(
             str(source),
             "",
             f"no {definition.FILE_NAME}, and {len(models)} model files",
             f"a {definition.FILE_NAME}, or one model file ({', '.join(definition.ENGINE_OF_SUFFIX)})",
         )
-        raise Misconfigured(Code.DEFINITION_INVALID, (file_problem,))
+        raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
     pipeline = definition.bare(models[0])
     problems = definition.check(pipeline, file=str(source), folder=folder, kinds=kinds)
     if problems:
@@ -201,7 +206,7 @@ def _definition(folder: Path, entries: manifest.Manifest, source: Path, kinds: M
 
 
 def _moved(draft: Path, entries: manifest.Manifest, folder: Path) -> bool:
-    """Make the draft the version's folder; False when another process was first."""
+    """Make the draft the version's folder; False when there is one already."""
     write_file(draft / manifest.FILE_NAME, manifest.encode(entries))
     for place in {(draft / name).parent for name in entries}:
         sync_folder(place)

@@ -2,7 +2,6 @@
 
 import re
 import struct
-from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from math import nan, prod
@@ -17,6 +16,7 @@ from forwardpass.ingress.strict_json import DECODE_ERRORS, explain
 from forwardpass.pipeline.bounds import (
     CODES,
     FLOATS,
+    At,
     check_bools,
     check_lengths,
     check_numbers,
@@ -51,7 +51,7 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
     Datatypes must be equal, with one exception: a number input takes any NUMBERS and makes FP64 of it, rounded to
     nearest. Inputs that are no tensors have the shape [rows] or [rows, 1].
     """
-    if given.datatype not in DATATYPES:
+    if given.datatype != "BYTES" and given.datatype not in ITEM_BYTES:
         allowed = ", ".join(DATATYPES)
         raise refuse(Code.DATATYPE_MISMATCH, f"{where}/datatype", f"'{show(given.datatype)}' is none of {allowed}")
     count = element_count(given.shape, f"{where}/shape")
@@ -113,24 +113,23 @@ def _elements(raw: memoryview, count: int, where: str) -> list[bytes | None]:
 def _texts(
     values: msgspec.Raw | memoryview, shape: tuple[int, ...], where: str, field: Field, bounds: Input
 ) -> bytes | memoryview:
-    at = element_at(where, shape)
     if isinstance(values, memoryview):
+        at = element_at(where, shape)
         elements = _elements(values, prod(shape), where)
         check_lengths(elements, bounds, at)
         if field.kind != "bytes":
             check_utf8(elements, at)
         return values
-    texts = _values(values, "BYTES", shape, where, may_be_missing(bounds))
+    texts, at = _values(values, "BYTES", shape, where, may_be_missing(bounds))
     elements = [None if text is None else text.encode() for text in texts]
     check_lengths(elements, bounds, at)
     return pack_bytes(elements)
 
 
 def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> bytes:
-    at = element_at(where, shape)
     if datatype == "BF16":
         raise refuse(Code.DATATYPE_MISMATCH, where, "BF16 has no form in JSON; send it as binary data")
-    values = _values(data, datatype, shape, where, nullable)
+    values, at = _values(data, datatype, shape, where, nullable)
     if datatype == "BOOL":
         check_bools(values, at)
     if nullable:
@@ -138,9 +137,13 @@ def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: st
     return pack_numbers(datatype, values, at)
 
 
-def _values(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> Sequence[Any]:
-    """The elements of flat data, or of data nested exactly as the shape says."""
+def _values(
+    data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool
+) -> tuple[list[Any], At]:
+    """The elements of flat data, or of data nested exactly as the shape says, and how to name one."""
     kind = datatype if datatype in ("BYTES", "BOOL") else "FP" if datatype in FLOATS else "INT"
+    count = prod(shape)
+    form: tuple[int, ...] = (count,)
     try:
         values: list[Any] = _decoder(kind, 1, nullable).decode(data)
     except DECODE_ERRORS as error:
@@ -148,16 +151,14 @@ def _values(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str
         depth = 0 if opening is None else opening[0].count(b"[")
         if depth < 2:
             raise explain(error, {}, where) from None
-        values = _nested(data, kind, depth, shape, where, nullable)
-    if len(values) != prod(shape):
-        text = f"the shape has {prod(shape)} elements, the data {len(values)}"
+        values, form = _nested(data, kind, depth, shape, where, nullable), shape
+    if len(values) != count:
+        text = f"the shape has {count} elements, the data {len(values)}"
         raise refuse(Code.SHAPE_MISMATCH, where, text)
-    return values
+    return values, element_at(where, form)
 
 
-def _nested(
-    data: msgspec.Raw, kind: str, depth: int, shape: tuple[int, ...], where: str, nullable: bool
-) -> list[Any]:
+def _nested(data: msgspec.Raw, kind: str, depth: int, shape: tuple[int, ...], where: str, nullable: bool) -> list[Any]:
     if depth != len(shape):
         text = f"lists are nested {depth} deep; the shape has {len(shape)} dimensions"
         raise refuse(Code.SHAPE_MISMATCH, where, text)

@@ -1,0 +1,163 @@
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from making import ScriptedExecutor, item
+
+from forwardpass.batching.batcher import Batcher
+from forwardpass.batching.cost import CostModel
+from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.queue import Queue
+from forwardpass.batching.ticket import Item
+from forwardpass.core.clock import FakeClock
+from forwardpass.core.errors import Code, Failure
+from forwardpass.core.pipeline import Batch
+from forwardpass.core.pipeline import Queue as Limits
+
+
+class Bench:
+    """A batcher over scripted executors."""
+
+    def __init__(self, batch: Batch, executors: int, kill: frozenset[bytes], hold: bool) -> None:
+        self.clock = FakeClock()
+        model = CostModel(batch.rows_max)
+        self.queue = Queue(Limits(), model, self.clock)
+        self.quarantine = Quarantine(60.0, self.clock)
+        self.batcher = Batcher(self.queue, batch, model, self.quarantine, self.clock)
+        self.executors = [ScriptedExecutor(self.clock, i, kill, hold) for i in range(executors)]
+
+    async def answer(self, given: Item) -> bytes | Code:
+        try:
+            (part,) = await given.ticket.wait(self.clock)
+        except Failure as failure:
+            return failure.code
+        return bytes(part.outputs[0].data)
+
+    async def answers(self, given: Sequence[Item]) -> list[bytes | Code]:
+        self.queue.put(given)
+        return list(await asyncio.gather(*map(self.answer, given)))
+
+
+@asynccontextmanager
+async def bench(
+    batch: Batch | None = None, executors: int = 1, kill: frozenset[bytes] = frozenset(), *, hold: bool = False
+) -> AsyncIterator[Bench]:
+    made = Bench(batch or Batch(), executors, kill, hold)
+    running = asyncio.create_task(made.batcher.run(made.executors))
+    yield made
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_what_waited_while_the_worker_was_busy_leaves_as_one_batch() -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            first = item(data=b"0")
+            made.queue.put([first])
+            await turns()
+            rest = [item(data=b"%d" % n) for n in range(1, 6)]
+            for one in rest:
+                made.queue.put([one])
+                await turns(2)
+            made.executors[0].release()
+            await turns()
+            assert made.executors[0].batches == [[b"0"], [b"1", b"2", b"3", b"4", b"5"]]
+            made.executors[0].release()
+            await asyncio.gather(*map(made.answer, [first, *rest]))
+            assert [report.reason for report in made.batcher.reports] == ["worker_free", "worker_free"]
+            assert made.batcher.reports[1].rows == 5
+
+    asyncio.run(run())
+
+
+def test_only_the_killer_of_a_lost_batch_fails_and_its_input_is_quarantined() -> None:
+    async def run() -> None:
+        async with bench(kill=frozenset({b"poison"})) as made:
+            items = [item(data=data) for data in (b"a", b"poison", b"b")]
+            assert await made.answers(items) == [b"a", Code.WORKER_CRASHED, b"b"]
+            assert len(made.quarantine) == 1
+            with pytest.raises(Failure) as refused:
+                made.quarantine.check(items[1].columns, items[1].shapes, 1)
+            assert refused.value.code is Code.QUARANTINED
+            made.quarantine.check(items[0].columns, items[0].shapes, 1)
+
+    asyncio.run(run())
+
+
+def test_a_lost_batch_is_run_again_one_by_one() -> None:
+    async def run() -> None:
+        async with bench(kill=frozenset({b"poison"})) as made:
+            await made.answers([item(data=data) for data in (b"a", b"poison", b"b")])
+            assert made.executors[0].batches[0] == [b"a", b"poison", b"b"]
+            assert sorted(made.executors[0].batches[1:]) == [[b"a"], [b"b"], [b"poison"]]
+            assert [report.reason for report in made.batcher.reports][1:] == ["rerun_alone"] * 3
+
+    asyncio.run(run())
+
+
+def test_quarantine_ends_with_its_period() -> None:
+    clock = FakeClock()
+    quarantine = Quarantine(60.0, clock)
+    quarantine.add([b"x"], [()], 1)
+    clock.advance(61.0)
+    quarantine.check([b"x"], [()], 1)
+    assert len(quarantine) == 0
+
+
+def test_batching_off_runs_every_item_by_itself_and_ignores_the_wait() -> None:
+    async def run() -> None:
+        async with bench(Batch(enabled=False, wait_ms=1000.0)) as made:
+            await made.answers([item(data=b"a"), item(data=b"b")])
+            assert made.executors[0].batches == [[b"a"], [b"b"]]
+
+    asyncio.run(run())
+
+
+def test_an_item_cancelled_while_it_runs_does_not_harm_its_batch() -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            leaves, stays = item(data=b"l"), item(data=b"s")
+            made.queue.put([leaves, stays])
+            await turns()
+            leaves.ticket.finish(Failure(Code.CANCELLED, "gone"))
+            made.executors[0].release()
+            assert await made.answer(stays) == b"s"
+            assert await made.answer(leaves) is Code.CANCELLED
+
+    asyncio.run(run())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=60),
+    st.integers(1, 3),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_client_gets_its_own_answer_whatever_arrives_leaves_or_dies(
+    script: list[tuple[int, bool, bool]], executors: int
+) -> None:
+    async def run() -> None:
+        kill = frozenset(b"%d" % n for n, (_, poison, _) in enumerate(script) if poison)
+        async with bench(Batch(rows_max=4), executors, kill) as made:
+            items = []
+            for n, (pause, _, leaves) in enumerate(script):
+                one = item(data=b"%d" % n)
+                items.append(one)
+                made.queue.put([one])
+                if leaves:
+                    one.ticket.finish(Failure(Code.CANCELLED, "gone"))
+                    made.queue.discard([one])
+                await turns(pause)
+            found = await asyncio.gather(*map(made.answer, items))
+            for n, (_, poison, leaves) in enumerate(script):
+                right = Code.CANCELLED if leaves else Code.WORKER_CRASHED if poison else b"%d" % n
+                assert found[n] == right
+
+    asyncio.run(run())

@@ -1,0 +1,98 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forwardpass.batching.grouping import Grouping
+from forwardpass.batching.ticket import Item
+from forwardpass.core.errors import Code, Refused
+from forwardpass.core.pipeline import Batch, Field, Padding
+from forwardpass.core.request import Request
+from forwardpass.core.tensor import Tensor, pack_bytes
+from forwardpass.core.timeline import Timeline
+
+X = Field("x", "FP32", (2,))
+IDS = Field("ids", "INT64", (-1,))
+TEXT = Field("text", "BYTES", (), "text")
+AMOUNT = Field("amount", "FP64", (), "number")
+
+
+def floats(rows: int) -> Tensor:
+    return Tensor("FP32", (rows, 2), b"".join(bytes([row]) * 8 for row in range(rows)))
+
+
+def texts(*values: bytes) -> Tensor:
+    return Tensor("BYTES", (len(values),), pack_bytes(values))
+
+
+def items(columns: Sequence[Field], batch: Batch, *tensors: Tensor, batched: bool = True) -> list[Item]:
+    async def run() -> list[Item]:
+        request = Request("id", list(tensors), tensors[0].shape[0], Timeline())
+        return Grouping(columns, batch, batched=batched).items(request, 100.0, 1.0)[1]
+
+    return asyncio.run(run())
+
+
+def test_a_request_that_fits_is_one_item_without_copying() -> None:
+    tensor = floats(3)
+    (only,) = items([X], Batch(), tensor)
+    assert only.columns[0] is tensor.data
+    assert (only.rows, only.cost, only.bytes_total) == (3, 3.0, 24)
+
+
+@given(st.integers(1, 200), st.integers(1, 64))
+def test_an_oversized_request_is_cut_into_pieces_that_join_to_it(rows: int, rows_max: int) -> None:
+    tensor = floats(rows)
+    cut = items([X], Batch(rows_max=rows_max), tensor)
+    assert all(item.rows <= rows_max for item in cut)
+    assert b"".join(bytes(item.columns[0]) for item in cut) == tensor.data
+    assert [item.part for item in cut] == list(range(len(cut)))
+
+
+def test_texts_are_cut_row_by_row_so_that_lengths_can_share_a_batch() -> None:
+    short, long, short_too = items([TEXT], Batch(), texts(b"a", b"x" * 300, b"b"))
+    assert short.key == short_too.key != long.key
+    assert bytes(long.columns[0]) == pack_bytes([b"x" * 300])
+
+
+def test_declared_buckets_decide_which_lengths_share_a_batch() -> None:
+    one, other = items([TEXT], Batch(buckets_bytes=(10, 500)), texts(b"x" * 20, b"x" * 400))
+    assert one.key == other.key
+
+
+def test_different_row_shapes_never_share_a_batch() -> None:
+    first = items([IDS], Batch(), Tensor("INT64", (1, 3), bytes(24)))
+    second = items([IDS], Batch(), Tensor("INT64", (1, 4), bytes(32)))
+    assert first[0].key != second[0].key
+
+
+def test_padded_lengths_of_one_bucket_share_a_batch() -> None:
+    batch = Batch(padding=Padding({"ids": 0}, (4, 8)))
+    three, four, five = (items([IDS], batch, Tensor("INT64", (1, n), bytes(8 * n)))[0].key for n in (3, 4, 5))
+    assert three == four != five
+
+
+@pytest.mark.parametrize(
+    ("batch", "columns", "tensors", "cost"),
+    [
+        (Batch(), [X], [floats(3)], 3.0),
+        (Batch(cost="bytes", cost_max=1), [X], [floats(3)], 24.0),
+        (Batch(cost="tokens", cost_max=1), [IDS], [Tensor("INT64", (2, 5), bytes(80))], 10.0),
+        (Batch(cost="tokens", cost_max=1), [TEXT], [texts(b"x" * 36)], 12.0),
+        (Batch(cost="amount", cost_max=1), [AMOUNT], [Tensor("FP64", (2,), b"\0\0\0\0\0\0\xf0\x3f" * 2)], 2.0),
+    ],
+)
+def test_an_items_cost_is_counted_in_the_declared_unit(
+    batch: Batch, columns: list[Field], tensors: list[Tensor], cost: float
+) -> None:
+    assert items(columns, batch, *tensors)[0].cost == cost
+
+
+def test_rows_that_depend_on_each_other_are_never_cut() -> None:
+    with pytest.raises(Refused) as refused:
+        items([X], Batch(enabled=False, rows_max=4), floats(5))
+    assert refused.value.code is Code.BATCH_TOO_LARGE
+    (whole,) = items([X], Batch(rows_max=4), floats(5), batched=False)
+    assert whole.rows == 5

@@ -1,0 +1,44 @@
+import pytest
+
+from forwardpass.batching.policy import Release, Wait, Waiting, prefetch_at, release
+from forwardpass.core.pipeline import Batch
+
+
+def waiting(rows: int = 1, *, cost: float = 1.0, age_s: float = 0.0, alone: bool = False) -> Waiting:
+    return Waiting("key", rows, cost, age_s, alone)
+
+
+@pytest.mark.parametrize(
+    ("batch", "seen", "decision"),
+    [
+        (Batch(), waiting(), Release("worker_free")),
+        (Batch(rows_max=4), waiting(4), Release("rows_max")),
+        (Batch(rows_max=4), waiting(9), Release("rows_max")),
+        (Batch(wait_ms=10), waiting(1, age_s=0.004), Wait(0.006)),
+        (Batch(wait_ms=10), waiting(1, age_s=0.010), Release("wait_over")),
+        (Batch(wait_ms=10, rows_max=2), waiting(2), Release("rows_max")),
+        (Batch(wait_ms=10, cost="bytes", cost_max=100), waiting(1, cost=100), Release("cost_max")),
+        (Batch(enabled=False, wait_ms=10), waiting(5), Release("batching_off")),
+        (Batch(wait_ms=10), waiting(1, alone=True), Release("rerun_alone")),
+    ],
+)
+def test_a_batch_is_released_for_the_reason_that_holds(batch: Batch, seen: Waiting, decision: Release | Wait) -> None:
+    found = release(seen, batch)
+    if isinstance(decision, Wait):
+        assert isinstance(found, Wait)
+        assert found.seconds == pytest.approx(decision.seconds)
+    else:
+        assert found == decision
+
+
+def test_a_batch_is_sent_ahead_only_when_preprocessing_is_worth_hiding() -> None:
+    assert prefetch_at(10.0, 0.100, 0.001) is None
+    assert prefetch_at(10.0, 0.0, 0.0) is None
+
+
+def test_a_batch_is_sent_ahead_as_late_as_it_can_still_be_hidden() -> None:
+    assert prefetch_at(10.0, 0.100, 0.020) == pytest.approx(10.0 + 0.100 - 1.3 * 0.020)
+
+
+def test_preprocessing_longer_than_execution_is_sent_ahead_at_once() -> None:
+    assert prefetch_at(10.0, 0.100, 0.090) == 10.0

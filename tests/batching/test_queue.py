@@ -1,0 +1,178 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from making import item
+
+from forwardpass.batching.cost import CostModel
+from forwardpass.batching.queue import Queue
+from forwardpass.core.clock import FakeClock
+from forwardpass.core.errors import Code, Failed
+from forwardpass.core.pipeline import Queue as Limits
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Tickets need a loop; nothing here waits on real time."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def queue(limits: Limits | None = None, model: CostModel | None = None) -> Queue:
+    return Queue(limits or Limits(), model or CostModel(32), FakeClock())
+
+
+def taken(waiting: Queue, rows_max: int = 32, cost_max: float | None = None, *, together: bool = True) -> list[Any]:
+    view = waiting.view(1000.0)
+    assert view is not None
+    return waiting.take(view.key, rows_max, cost_max, together=together)
+
+
+@in_loop
+async def test_items_leave_in_the_order_of_priority_then_deadline_then_arrival() -> None:
+    waiting = queue()
+    low, soon, late, same = item(priority=9), item(deadline=2000.0), item(deadline=3000.0), item(deadline=3000.0)
+    waiting.put([low, late, same, soon])
+    assert taken(waiting) == [soon, late, same, low]
+
+
+@in_loop
+async def test_only_items_of_one_key_are_taken_together() -> None:
+    waiting = queue()
+    first, other, second = item(key="a"), item(key="b"), item(key="a")
+    waiting.put([first, other, second])
+    assert taken(waiting) == [first, second]
+    assert taken(waiting) == [other]
+
+
+@in_loop
+async def test_a_batch_never_holds_more_than_rows_max() -> None:
+    waiting = queue()
+    waiting.put([item(20), item(20), item(12)])
+    assert [[i.rows for i in taken(waiting)] for _ in range(2)] == [[20], [20, 12]]
+
+
+@in_loop
+async def test_one_item_dearer_than_the_whole_batch_budget_runs_alone_at_once() -> None:
+    waiting = queue()
+    dear, cheap = item(cost=500.0), item(cost=1.0)
+    waiting.put([dear, cheap])
+    assert taken(waiting, cost_max=100.0) == [dear]
+    assert taken(waiting, cost_max=100.0) == [cheap]
+
+
+@in_loop
+async def test_abandoned_items_are_never_taken_and_leave_the_counts() -> None:
+    waiting = queue()
+    gone, stays = item(), item()
+    waiting.put([gone, stays])
+    gone.ticket.finish(Failed(Code.CANCELLED, "gone"))
+    waiting.discard([gone])
+    assert (waiting.items, waiting.rows) == (1, 1)
+    assert taken(waiting) == [stays]
+    assert waiting.view(1000.0) is None
+
+
+@in_loop
+async def test_an_item_that_ended_unnoticed_is_dropped_when_it_surfaces() -> None:
+    waiting = queue()
+    expired = item()
+    waiting.put([expired])
+    expired.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "late"))
+    assert taken(waiting) == []
+    assert (waiting.items, waiting.rows, waiting.bytes) == (0, 0, 0)
+    with pytest.raises(Failed):
+        await expired.ticket.wait(FakeClock())
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "bound"),
+    [
+        (Limits(rows_max=3), Code.QUEUE_FULL, "queue.rows_max"),
+        (Limits(bytes_max=3), Code.QUEUE_BYTES_FULL, "queue.bytes_max"),
+    ],
+)
+@in_loop
+async def test_a_full_queue_refuses_with_the_bounds_name(limits: Limits, code: Code, bound: str) -> None:
+    waiting = queue(limits)
+    waiting.put([item(), item(), item()])
+    with pytest.raises(Failed) as refused:
+        waiting.put([item()])
+    assert refused.value.code is code
+    assert bound in refused.value.text
+    assert refused.value.retry_after_s is not None
+    assert waiting.items == 3
+
+
+@in_loop
+async def test_a_wait_longer_than_the_deadline_is_refused_at_the_door() -> None:
+    model = CostModel(1)
+    model.observe(1, 1.0)
+    waiting = queue(model=model)
+    waiting.put([item(), item(), item()])
+    with pytest.raises(Failed) as refused:
+        waiting.put([item(deadline=1002.0)])
+    assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
+    waiting.put([item(deadline=1004.0)])
+
+
+@in_loop
+async def test_all_of_a_request_comes_in_or_none_of_it() -> None:
+    waiting = queue(Limits(rows_max=3))
+    waiting.put([item(2)])
+    with pytest.raises(Failed):
+        waiting.put([item(1), item(1)])
+    assert waiting.rows == 2
+
+
+@in_loop
+async def test_one_arrival_wakes_one_waiter_and_the_next_is_told_when_more_came() -> None:
+    waiting = queue()
+    woken: list[int] = []
+
+    async def wait(name: int) -> None:
+        await waiting.arrival()
+        woken.append(name)
+
+    tasks = [asyncio.create_task(wait(name)) for name in range(2)]
+    await asyncio.sleep(0)
+    waiting.put([item(), item()])
+    await asyncio.gather(*tasks)
+    assert woken == [0, 1]
+
+
+@in_loop
+async def test_arrival_ends_when_its_time_is_over() -> None:
+    await queue().arrival(0.001)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("abc"), st.integers(1, 9), st.booleans()), max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_every_live_item_leaves_exactly_once_and_the_books_balance(script: list[tuple[int, str, int, bool]]) -> None:
+    async def run() -> None:
+        waiting = queue()
+        alive = []
+        for rows, key, priority, abandoned in script:
+            one = item(rows, key=key, priority=priority)
+            waiting.put([one])
+            if abandoned:
+                one.ticket.finish(Failed(Code.CANCELLED, "gone"))
+                waiting.discard([one])
+                with pytest.raises(Failed):
+                    await one.ticket.wait(FakeClock())
+            else:
+                alive.append(one)
+        left = []
+        while waiting.view(1000.0) is not None:
+            left += taken(waiting, 8)
+        assert sorted(map(id, left)) == sorted(map(id, alive))
+        assert (waiting.items, waiting.rows, waiting.bytes) == (0, 0, 0)
+
+    asyncio.run(run())

@@ -1,0 +1,59 @@
+import asyncio
+
+import pytest
+from making import FAR
+
+from forwardpass.batching.ticket import ItemResult, Ticket
+from forwardpass.core.clock import FakeClock
+from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.timeline import BatchReport
+
+REPORT = BatchReport(1, 0.0, 1, 1, "worker_free", 0, 0.0, 0)
+
+
+def result(rows: int) -> ItemResult:
+    return ItemResult(rows, [], {}, [], REPORT)
+
+
+def test_parts_come_back_in_order_whatever_order_they_came_in() -> None:
+    async def run() -> list[int]:
+        ticket = Ticket(3, FAR)
+        for part in (2, 0, 1):
+            ticket.deliver(part, result(part + 10))
+        return [part.rows for part in await ticket.wait(FakeClock())]
+
+    assert asyncio.run(run()) == [10, 11, 12]
+
+
+def test_only_the_first_end_of_a_request_counts() -> None:
+    async def run() -> None:
+        ticket = Ticket(1, FAR)
+        assert ticket.finish(Failed(Code.INTERNAL, "first"))
+        assert not ticket.finish(Failed(Code.CANCELLED, "second"))
+        ticket.deliver(0, result(1))
+        with pytest.raises(Failure) as ended:
+            await ticket.wait(FakeClock())
+        assert ended.value.code is Code.INTERNAL
+
+    asyncio.run(run())
+
+
+def test_a_part_delivered_twice_is_a_defect_that_is_found() -> None:
+    async def run() -> None:
+        ticket = Ticket(2, FAR)
+        ticket.deliver(0, result(1))
+        with pytest.raises(AssertionError):
+            ticket.deliver(0, result(1))
+        ticket.deliver(1, result(1))
+
+    asyncio.run(run())
+
+
+def test_the_deadline_ends_the_wait() -> None:
+    async def run() -> Code:
+        clock = FakeClock()
+        with pytest.raises(Failure) as ended:
+            await Ticket(1, clock() + 0.001).wait(clock)
+        return ended.value.code
+
+    assert asyncio.run(run()) is Code.DEADLINE_EXCEEDED

@@ -1,0 +1,1 @@
+"""Shared by all tests: this folder is importable (``fixtures_onnx``, ``serving``)."""

@@ -1,0 +1,135 @@
+"""The self-test at load: models whose rows may share a batch, and every reason why some may not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import fixtures_onnx as models
+
+from forwardpass.core.clock import FakeClock
+from forwardpass.core.pipeline import Batch, Golden, Input, Padding, Pipeline, Step, Version
+from forwardpass.execution.plan import Plan, build
+from forwardpass.execution.selftest import SelfTest, self_test, warm_up
+
+MODEL = Step("model", {"engine": "onnxruntime", "file": "m.onnx"})
+TABLE = {"x": {"datatype": "FP32", "shape": [4]}}
+
+
+def plan_of(folder: Path, *steps: Step, **parts: Any) -> Plan:
+    return build(Version("p", 1, "0" * 64, str(folder), Pipeline(steps, **parts), trusted=True), threads=1)
+
+
+def tried(folder: Path, *steps: Step, rows_max: int = 32, **parts: Any) -> SelfTest:
+    return self_test(plan_of(folder, *steps, **parts), rows_max)
+
+
+@pytest.mark.parametrize(
+    "write", [models.identity, models.simple, models.row_sum, models.network, models.text_identity]
+)
+def test_rows_that_do_not_see_each_other_are_found_independent(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    write(tmp_path / "m.onnx")
+    result = tried(tmp_path, MODEL)
+    assert (result.independent, result.reason, result.rows_tested) == (True, "", 8)
+    assert result.max_difference < 1e-6
+
+
+def test_what_is_equal_to_the_last_bit_is_said_to_be(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx")
+    result = tried(tmp_path, MODEL, batch=Batch(tolerance=0.0))
+    assert (result.independent, result.bitwise, result.max_difference) == (True, True, 0.0)
+
+
+def test_a_model_that_looks_at_the_whole_batch_is_found(tmp_path: Path) -> None:
+    models.mean_over_batch(tmp_path / "m.onnx")
+    result = tried(tmp_path, MODEL)
+    assert not result.independent
+    assert result.reason.startswith("output y of a row differs by ")
+    assert result.reason.endswith(" in a batch of 8 from alone; 0.0001 is allowed")
+
+
+def test_a_model_that_returns_one_row_for_many_is_found(tmp_path: Path) -> None:
+    models.leading_one(tmp_path / "m.onnx")
+    result = tried(tmp_path, MODEL)
+    assert not result.independent
+    assert result.reason == ("a batch of 8 fails where each row alone does not: y: the model returned 1 rows for 8")
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [((3, 4), "the model's first axis is fixed at 3"), ((), "the model has no axis for rows")],
+)
+def test_a_model_that_takes_no_batches_says_so(tmp_path: Path, shape: tuple[int, ...], reason: str) -> None:
+    models.identity(tmp_path / "m.onnx", shape)
+    result = tried(tmp_path, MODEL)
+    assert (result.independent, result.reason) == (False, reason)
+
+
+def test_without_a_row_that_runs_nothing_is_proved(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def f(batch):\n    raise ValueError\n")
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    result = tried(tmp_path, step)
+    assert (result.independent, result.rows_tested) == (False, 0)
+    assert result.reason == "no row to test with: give golden examples, two at least"
+
+
+def test_a_model_that_takes_small_batches_only_is_found(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def f(batch):\n    assert len(batch['x']) < 20\n    return batch\n")
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    assert tried(tmp_path, step, rows_max=16).independent
+    assert tried(tmp_path, step, rows_max=32).reason.startswith("a batch of 32 fails where each row alone does not")
+
+
+def test_golden_requests_are_rows_to_test_with(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def f(batch):\n    assert (batch['x'][:, 0] == 77).all()\n    return batch\n")
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    golden = tuple(Golden({"x": [77.0, last, 0.0, 0.0]}, {}) for last in (1.0, 2.0))
+    assert not tried(tmp_path, step).independent
+    result = tried(tmp_path, step, golden=golden)
+    assert (result.independent, result.rows_tested) == (True, 2)
+
+
+def test_rows_are_made_for_every_type_of_input(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx", ("N", 4))
+    record: dict[str, Any] = {"age": "number", "size": "number", "country": "category"}
+    inputs = (Input("who", "record", columns=record), Input("text", "text"), Input("raw", "bytes"))
+    steps = (
+        Step("one_hot", {"categories": {"country": ["de", "fr"]}, "unknown": "refuse"}),
+        Step("columns", {"names": ["age", "size", "country"]}),
+        MODEL,
+    )
+    result = tried(tmp_path, *steps, inputs=inputs)
+    assert (result.independent, result.rows_tested) == (True, 8)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_padding_that_changes_answers_is_found(tmp_path: Path, masked: bool) -> None:
+    models.padded_mean(tmp_path / "m.onnx", masked=masked)
+    fields = {"x": 0.0, "mask": 0.0} if masked else {"x": 0.0}
+    # made-up masks are no ones: any weights will do for a weighted mean
+    result = tried(tmp_path, MODEL, batch=Batch(padding=Padding(fields, buckets=(16,)), tolerance=1e-3))
+    assert result.independent == masked
+
+
+def test_warm_up_runs_every_usual_size(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    (tmp_path / "steps.py").write_text(
+        f"def f(batch):\n    with open({str(seen)!r}, 'a') as file:\n        print(len(batch['x']), file=file)\n    return batch\n"
+    )
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    plan = plan_of(tmp_path, step)
+    seen.write_text("")
+    assert warm_up(plan, 20) == []
+    assert seen.read_text().split() == ["1", "2", "4", "8", "16", "20"]
+
+
+def test_warm_up_stops_when_its_time_is_used_and_says_what_was_left_out(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx")
+    clock = FakeClock()
+
+    def one_second_later() -> float:
+        clock.advance(0.5)
+        return clock()
+
+    left = warm_up(plan_of(tmp_path, MODEL), 32, clock=one_second_later, budget_s=3.0)
+    assert left == ["warm-up stopped after 2.5 s: no batch of 4, 8, 16, 32 rows was run before serving"]

@@ -1,0 +1,106 @@
+"""A server on a loopback port in a thread of its own, and a client that sends raw bytes and reads what comes back."""
+
+import asyncio
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import uvloop
+
+from forwardpass.core.clock import monotonic_s
+from forwardpass.ingress.http import HttpServer, Respond
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
+
+LIMITS = replace(HttpLimits(), header_time_s=0.6, body_bytes_max=1024 * 1024)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@dataclass
+class Served:
+    """What the server handed to ``respond``, and the server itself."""
+
+    server: HttpServer
+    loop: asyncio.AbstractEventLoop
+    requests: list[HttpRequest] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def call(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+
+
+async def echo(request: HttpRequest) -> HttpAnswer:
+    return HttpAnswer(200, request.path.encode(), b"text/plain")
+
+
+@contextmanager
+def serving(
+    respond: Respond = echo, limits: HttpLimits = LIMITS, tls: ssl.SSLContext | None = None, plain_loop: bool = False
+) -> Iterator[Served]:
+    loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
+
+    async def keep(request: HttpRequest) -> HttpAnswer:
+        served.requests.append(request)
+        try:
+            answer = await respond(request)
+        except asyncio.CancelledError:
+            served.ended.append("cancelled")
+            raise
+        served.ended.append("answered")
+        return answer
+
+    served = Served(HttpServer(keep, limits, monotonic_s, tls), loop)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        served.call(served.server.start("127.0.0.1"))
+        yield served
+    finally:
+        served.call(served.server.drain(0.2))
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def connect(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.server.port), timeout=8)
+
+
+@dataclass(frozen=True)
+class Reply:
+    statuses: list[int]
+    head: str
+    body: bytes
+    closed: bool
+
+
+def raw(served: Served, data: bytes, half_close: bool = False, wait_s: float = 0.15) -> Reply:
+    """Send ``data``, read until the server closes or is silent for ``wait_s`` after it said something."""
+    with connect(served) as client:
+        try:
+            client.sendall(data)
+            if half_close:
+                client.shutdown(socket.SHUT_WR)
+        except ConnectionError:
+            pass  # refused before all of it was sent
+        return read_reply(client, wait_s)
+
+
+def read_reply(client: socket.socket, wait_s: float = 0.15) -> Reply:
+    received, closed = b"", False
+    try:
+        while piece := client.recv(1 << 20):
+            received += piece
+            client.settimeout(wait_s)
+        closed = True
+    except TimeoutError:
+        pass
+    except ConnectionError:
+        closed = True
+    statuses = [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
+    head, _, body = received.partition(b"\r\n\r\n")
+    return Reply(statuses, head.decode("latin-1"), body, closed)
