@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pickle
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,14 +25,6 @@ from forwardpass.client import (
     RetryBudget,
     ServerError,
 )
-from forwardpass.client_retry import Retries, retry_wait_s
-from forwardpass.core.clock import FakeClock
-from forwardpass.core.pipeline import Field, Input, Pipeline, Signature, Step, Version
-from forwardpass.core.request import Answer
-from forwardpass.core.timeline import Timeline
-from forwardpass.ingress.dialects import v2
-from forwardpass.ingress.dialects.v2_answer import encode_infer
-from forwardpass.ingress.message import HttpRequest
 
 HEADERS = {"X-Request-Id": "r1", "X-Pipeline": "reviews", "X-Pipeline-Version": "3", "X-Pipeline-Digest": "d" * 64}
 AT_ONCE = RetryBudget(wait_first_s=0.0)
@@ -265,13 +256,6 @@ def test_an_error_that_is_not_ours_names_its_status(ask: Ask) -> None:
     assert (caught.value.code, caught.value.status) == ("unknown", 502)
 
 
-def test_an_error_survives_pickling() -> None:
-    error = OverloadedError("queue_full", "full", field="/text", request_id="r1", status=503)
-    error.retry_after_s = 2.0
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.status, again.retry_after_s) == ("/text: full (queue_full, request r1)", 503, 2.0)
-
-
 # Retries
 
 
@@ -362,61 +346,6 @@ def test_the_deadline_bounds_a_call_that_never_ends() -> None:
         asyncio.run(run())
 
 
-BUSY = OverloadedError("queue_full", "full")
-LOST = ConnectionFailed("connection_failed", "lost")
-
-
-def busy(retry_after_s: float) -> OverloadedError:
-    error = OverloadedError("queue_full", "full")
-    error.retry_after_s = retry_after_s
-    return error
-
-
-@pytest.mark.parametrize(
-    ("error", "attempt", "left_s", "tokens", "factor", "wait_s"),
-    [
-        (BUSY, 1, 30.0, 10.0, 1.0, 0.1),
-        (LOST, 1, 30.0, 10.0, 1.0, 0.1),
-        (BUSY, 2, 30.0, 10.0, 1.2, 0.24),
-        (BUSY, 3, 30.0, 10.0, 0.8, 0.32),
-        (BUSY, 3, 0.32, 10.0, 0.8, None),  # it would wait until the deadline
-        (BUSY, 8, 30.0, 10.0, 1.0, 5.0),  # the longest wait of its own
-        (BUSY, 9, 30.0, 10.0, 1.0, None),  # attempts_max
-        (BUSY, 1, 30.0, 1.0, 1.0, 0.1),
-        (BUSY, 1, 30.0, 0.9, 1.0, None),  # no token
-        (busy(7.0), 1, 30.0, 10.0, 1.2, 7.0),  # the server's advice is kept to
-        (busy(7.0), 1, 7.0, 10.0, 0.8, None),
-        (busy(0.0), 2, 30.0, 10.0, 1.0, 0.0),
-        (RequestError("wrong_type", "no"), 1, 30.0, 10.0, 1.0, None),
-        (ServerError("internal", "no"), 1, 30.0, 10.0, 1.0, None),
-        (DeadlineError("deadline_exceeded", "no"), 1, 30.0, 10.0, 1.0, None),
-    ],
-)
-def test_may_it_be_tried_again_and_when(
-    error: ForwardpassError, attempt: int, left_s: float, tokens: float, factor: float, wait_s: float | None
-) -> None:
-    budget = RetryBudget(attempts_max=9)
-    decided = retry_wait_s(error, budget, attempt=attempt, left_s=left_s, tokens=tokens, factor=factor)
-    assert decided == (None if wait_s is None else pytest.approx(wait_s))
-
-
-def test_no_attempt_starts_after_the_deadline() -> None:
-    clock = FakeClock()
-    attempts = Retries(RetryBudget(), clock=clock, jitter=lambda: 1.0).call(1.0)
-    clock.advance(0.75)
-    assert attempts.left_s() == 0.25
-    assert attempts.wait_s(BUSY) == 0.1
-    clock.advance(0.25)
-    with pytest.raises(DeadlineError):
-        attempts.left_s()
-
-
-@pytest.mark.parametrize("options", [{"attempts_max": 0}, {"earned": -0.1}, {"wait_first_s": -1.0}])
-def test_a_budget_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        RetryBudget(**options)
-
-
 # Arrays
 
 
@@ -462,80 +391,3 @@ FP32 = '{"name":"y","datatype":"FP32","shape":%s,"parameters":{"binary_data_size
 def test_tensors_that_do_not_add_up_are_a_server_error(ask: Ask, answer: Reply) -> None:
     with pytest.raises(ServerError, match="bad_answer"):
         ask(Script(answer), lambda client: client.infer("p", {"x": np.zeros(1)}))
-
-
-WIDE = np.arange(24, dtype="int64").reshape(2, 3, 4)
-ARRAYS: dict[str, Array] = {
-    "contiguous": WIDE.astype("float32"),
-    "strided": WIDE[:, ::2, ::-1],
-    "transposed": WIDE.astype("float64").swapaxes(1, 2),
-    "big_endian": WIDE.astype(">i4"),
-    "unaligned": np.frombuffer(bytes(1) + WIDE.astype("<f4").tobytes(), "<f4", offset=1).reshape(2, 12),
-    "broadcast": np.broadcast_to(np.float16(0.5), (2, 3)),
-    "bool": WIDE % 2 == 0,
-    "not_finite": np.array([[np.nan], [-np.inf]]),
-    "empty_rows": np.zeros((2, 0), "uint8"),
-    "str": np.array([["ü", ""], ["日本", "a"]]).T,
-    "bytes": np.array([b"\xff\x00\x01", b""], dtype=object),
-    "fixed_bytes": np.array([b"ab", b"c"]),
-}
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One request to a pipeline whose outputs are its inputs: just enough HTTP around the server's own V2 dialect."""
-    lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")[1:-2]
-    headers = {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
-    body = await reader.readexactly(int(headers[b"content-length"]))
-    http = HttpRequest(b"POST", "/v2/models/echo/infer", "", headers, body, received_s=0.0)
-    signature = signature_of(json.loads(body[: int(headers[b"inference-header-content-length"])]))
-    request = v2.decode_infer(http, signature, "r1", Timeline())
-    outputs = {made.name: column for made, column in zip(signature.outputs, request.columns, strict=True)}
-    version = Version("echo", 1, "d" * 64, "", Pipeline((Step("model"),)))
-    answer = encode_infer(Answer(version, signature, outputs, request.rows, {}, []), request)
-    assert isinstance(answer.body, list), "a binary answer is a list of buffers"
-    content = b"".join(answer.body)
-    answer.headers += [(b"Connection", b"close"), (b"Content-Length", b"%d" % len(content))]
-    head = b"".join(b"%s: %s\r\n" % header for header in answer.headers)
-    writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + content)
-    writer.close()
-    await writer.wait_closed()
-
-
-def signature_of(head: dict[str, Any]) -> Signature:
-    """Of a pipeline that takes just what is sent. Bytes that are no text are only taken one per row."""
-    inputs, outputs = [], []
-    for given in head["inputs"]:
-        name, datatype, shape = given["name"], given["datatype"], tuple(given["shape"][1:])
-        raw = datatype == "BYTES" and not shape
-        inputs.append(Input(name, "bytes") if raw else Input(name, "tensor", datatype=datatype, shape=shape))
-        outputs.append(Field(name, datatype, shape, "bytes" if raw else "tensor"))
-    return Signature(tuple(inputs), tuple(outputs))
-
-
-def expected(array: Array) -> Array:
-    """Text comes back as bytes, all else as it was, in this machine's byte order."""
-    if array.dtype.kind not in "OSU":
-        return array.astype(array.dtype.newbyteorder("="))
-    elements = [element.encode() if isinstance(element, str) else element for element in array.ravel()]
-    return np.array(elements, dtype=object).reshape(array.shape)
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_an_array_of_any_layout_arrives_unchanged_and_comes_back(name: str) -> None:
-    inputs = {"x": ARRAYS[name], "text": ARRAYS["str"]}
-
-    def blocking(url: str) -> dict[str, Array]:
-        with Client(url, transport=httpx.HTTPTransport()) as client:
-            return client.infer("echo", inputs)
-
-    async def run() -> list[dict[str, Array]]:
-        server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        url = "http://127.0.0.1:{1}".format(*server.sockets[0].getsockname())
-        async with server, AsyncClient(url, transport=httpx.AsyncHTTPTransport()) as client:
-            only_x = await client.infer("echo", inputs, outputs=["x"])
-            return [await asyncio.to_thread(blocking, url), await client.infer("echo", inputs), only_x]
-
-    for answer in asyncio.run(run()):
-        got, wanted = answer["x"], expected(ARRAYS[name])
-        assert got.flags.writeable and got.dtype == wanted.dtype
-        np.testing.assert_array_equal(got, wanted)

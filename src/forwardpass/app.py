@@ -159,7 +159,10 @@ class App:
     def _find(self) -> None:
         latest: dict[str, Found] = {}
         for source in self._sources:
-            for found in scan(source).found:
+            scanned = scan(source)
+            for problem in scanned.ignored:
+                _log.warning("ignored in the repository", extra={"event": {"problem": problem}})
+            for found in scanned.found:
                 self._found[(found.pipeline, found.number)] = found
                 if found.pipeline not in latest or latest[found.pipeline].number < found.number:
                     latest[found.pipeline] = found

@@ -110,7 +110,10 @@ class Client:
         version: int | None = None,
         deadline_s: float | None = None,
     ) -> list[Prediction | ForwardpassError]:
-        """One outcome per record, in order. Raises when the request fails as a whole, or every record of it does."""
+        """One outcome per record, in order.
+
+        Raises when the request fails as a whole: also when one record does not fit the inputs, or when all fail.
+        """
         return self._run(wire.predict_many(pipeline, records, version), deadline_s) if records else []
 
     def infer(

@@ -32,9 +32,8 @@ class ForwardpassError(Exception):
         self.status = status
 
     def __str__(self) -> str:
-        place = f"{self.field}: " if self.field else ""
         request = f", request {self.request_id}" if self.request_id else ""
-        return f"{place}{self.message} ({self.code}{request})"
+        return f"{self.message} ({self.code}{request})"
 
 
 class RequestError(ForwardpassError):

@@ -28,6 +28,8 @@ async def start_pipeline(name: str, model: Path, output: Path, settings: Setting
         raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
     if folder.exists():
         raise Misconfigured(Code.DEFINITION_INVALID, (Problem(str(folder), "", "exists already", "a new name"),))
+    if not model.is_file():
+        raise Misconfigured(Code.MODEL_INVALID, (Problem(str(model), "--from", "is not a file", "a model file"),))
     (found,) = scan(model).found
     data = settings.data_folder
     version = take_in(found, data / "store", kinds=kinds(), trusted=Trust(data / "trusted"))
@@ -36,9 +38,11 @@ async def start_pipeline(name: str, model: Path, output: Path, settings: Setting
         golden = [example for record in _records(signature) if (example := await _golden(running, record)) is not None]
         batched = running.variant.batch.enabled
     folder.mkdir(parents=True)
-    for file in Path(version.folder).iterdir():
+    for file in Path(version.folder).rglob("*"):
         if file.is_file() and file.name != "manifest.json":
-            shutil.copyfile(file, folder / file.name)
+            place = folder / file.relative_to(version.folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
     (folder / "pipeline.toml").write_text(starter(name, signature, found.model_file, golden, batched), "utf-8")
     return folder
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pipelines import write_repository
+
 from serving import Server, forwardpass, serving
 
 

@@ -1,5 +1,6 @@
 """Pipelines for end-to-end tests: real ONNX graphs, and own code that sleeps, raises, dies or forgets rows when told to."""
 
+import os
 from pathlib import Path
 
 import fixtures_onnx
@@ -86,11 +87,17 @@ def write_repository(root: Path) -> None:
         folder = root / name / "1"
         folder.mkdir(parents=True)
         graph(folder / "model.onnx")
+    wide = root / "wide" / "1"
+    wide.mkdir(parents=True)
+    fixtures_onnx.identity(wide / "model.onnx", ("N", 6, 320, 640))
     write_own(root / "own" / "1", OWN_MODEL)
     write_own(root / "limit32" / "1", OWN_MODEL + "\n[batch]\nrows_max = 32\n")
     write_own(root / "wait" / "1", OWN_MODEL + "\n[batch]\nwait_ms = 50\n")
     write_own(root / "single" / "1", OWN_MODEL + "\n[batch]\nrows_max = 1\nwait_ms = 500\n")
     write_own(root / "rows" / "1", OWN_STEP)
+    long_ago = 1_000_000_000  # files that were just written are given a second to settle
+    for path in root.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
 
 
 def write_own(folder: Path, definition: str) -> None:

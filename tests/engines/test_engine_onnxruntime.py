@@ -144,7 +144,7 @@ from forwardpass.engines.discover import engine_kind
 from forwardpass.engines.protocol import ModelFile, Work
 engine = engine_kind("onnxruntime").make()
 engine.load(ModelFile(sys.argv[1]))
-engine.submit([Work(1, eval(sys.argv[2]))])
+engine.submit([Work(1, INPUTS)])
 engine.step()
 """
 
@@ -168,7 +168,7 @@ def test_an_answer_over_the_memory_limit_is_a_failure_and_the_engine_lives_on(tm
 def test_values_alone_can_kill_the_process_so_it_must_not_be_the_front(
     tmp_path: Path, write: Callable[[Path], Path], inputs: str
 ) -> None:
-    assert alone(KILLED, str(write(tmp_path / "m.onnx")), inputs).returncode < 0
+    assert alone(KILLED.replace("INPUTS", inputs), str(write(tmp_path / "m.onnx"))).returncode < 0
 
 
 def test_loading_a_missing_file_is_the_operators_fault(tmp_path: Path) -> None:

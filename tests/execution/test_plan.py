@@ -173,3 +173,14 @@ def test_a_closed_plan_can_be_closed_again(tmp_path: Path) -> None:
     plan.close()
     plan.close()
     assert plan.platform == "onnx_onnxv1"
+
+
+def test_a_later_load_takes_over_what_the_first_one_found(tmp_path: Path) -> None:
+    models.gather_range(tmp_path / "m.onnx")
+    first = plan_of(tmp_path, MODEL)
+    assert [each["optimization"] for each in first.settings] == ["basic"]
+    version = Version("p", 1, "0" * 64, str(tmp_path), first.definition)
+    later = build(version, threads=1, settings=first.settings)
+    assert (later.settings, later.warnings) == (first.settings, [])
+    expected = [[5.0, 6.0, 7.0, 0.0, 1.0, 2.0]]
+    assert run(later, x=np.arange(8, dtype=np.float32)[np.newaxis]).columns["y"].tolist() == expected

@@ -132,4 +132,4 @@ def test_warm_up_stops_when_its_time_is_used_and_says_what_was_left_out(tmp_path
         return clock()
 
     left = warm_up(plan_of(tmp_path, MODEL), 32, clock=one_second_later, budget_s=3.0)
-    assert left == ["warm-up stopped after 2.5 s: no batch of 4, 8, 16, 32 rows was run before serving"]
+    assert left == ["warm-up stopped after 2.5 s: no batch of 8, 16, 32 rows was run before serving"]

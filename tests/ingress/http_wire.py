@@ -54,7 +54,7 @@ def serving(
         return answer
 
     served = Served(HttpServer(keep, limits, monotonic_s, tls), loop)
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
         served.call(served.server.start("127.0.0.1"))

@@ -107,6 +107,11 @@ def test_size_and_keys_are_allowed_up_to_the_limit() -> None:
     assert refused(b'"' + b"x" * 29 + b'"', limits) == Code.BODY_TOO_LARGE
 
 
+def test_half_a_million_lists_are_allowed_and_one_more_is_not() -> None:
+    assert decode(b"[" + b"[]," * 499_998 + b"[]]") == [[]] * 499_999
+    assert refused(b"[" + b"[]," * 499_999 + b"[]]") == Code.JSON_TOO_MANY_KEYS
+
+
 def test_a_hundred_thousand_and_one_keys_are_too_many() -> None:
     assert refused(json.dumps(dict.fromkeys(map(str, range(100_001)))).encode()) == Code.JSON_TOO_MANY_KEYS
 

@@ -99,7 +99,7 @@ tolerance = 0.01
         (MODEL + "[batch]\nwait_ms = 1001", "batch.wait_ms", 7),
         (MODEL + "[batch]\nwait_ms = nan", "batch.wait_ms", 7),
         (MODEL + "[batch]\nrows = 1", "batch.rows", 7),
-        (MODEL + "[batch]\nenabled = false\nwait_ms = 0", "batch.wait_ms", 8),
+        (MODEL + "[batch]\nenabled = false\ntolerance = 0", "batch.tolerance", 8),
         (MODEL + "[batch]\nenabled = false\nrows_max = 4", "batch.rows_max", 8),
         (MODEL + "[batch]\nrows_max = 1\nwait_ms = 2", "batch.wait_ms", 8),
         (MODEL + "[batch]\ncost_max = 10", "batch.cost_max", 7),

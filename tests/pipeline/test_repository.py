@@ -436,11 +436,12 @@ def test_a_changed_store_is_found_at_the_next_load(
     assert caught.value.code == Code.DIGEST_MISMATCH
 
 
+@pytest.mark.parametrize("digest", ["0" * 64, "", "..", "../store"])
 def test_a_version_that_was_never_taken_in_cannot_be_loaded(
-    store: Path, trust: Trust, step_kinds: Mapping[str, StepKind]
+    digest: str, store: Path, trust: Trust, step_kinds: Mapping[str, StepKind]
 ) -> None:
     with pytest.raises(Misconfigured) as caught:
-        load(store, "0" * 64, "adder", 1, kinds=step_kinds, trusted=trust)
+        load(store, digest, "adder", 1, kinds=step_kinds, trusted=trust)
     assert caught.value.code == Code.LOAD_FAILED
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
+from forwardpass.steps.own import own_kind
+from forwardpass.steps.protocol import Batch, Context, text_column
 
 if TYPE_CHECKING:
     from tests.steps.conftest import Columns, Run
@@ -167,3 +169,12 @@ def test_changed_source_is_never_answered_from_an_older_one_and_no_byte_code_is_
         answers += run("steps:f", options, {AMOUNT: np.zeros(1)}, tmp_path, trusted=True).columns["x"].tolist()
     assert answers == [1.0, 2.0]
     assert [each.name for each in tmp_path.iterdir()] == ["steps.py"]
+
+
+def test_a_text_result_is_the_text_itself(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
+    kind = own_kind("shout")
+    known = {"text": Field("text", "BYTES", (), "text")}
+    batch = Batch({"text": text_column(["a", "b"])}, 2, [0, 1])
+    kind.prepare({"output": "loud", "datatype": "BYTES"}, known, Context(tmp_path, trusted=True))(batch)
+    assert [type(value) for value in batch.columns["loud"]] == [str, str]

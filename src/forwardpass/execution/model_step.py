@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from forwardpass.core.errors import Code, Misconfigured, show
+from forwardpass.core.errors import Code, Misconfigured, Problem, show
 from forwardpass.core.pipeline import Field, Options
 from forwardpass.core.tensor import DATATYPES
 from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
@@ -13,7 +13,7 @@ from forwardpass.engines.protocol import ModelFile
 from forwardpass.execution import reference
 from forwardpass.execution.binding import Bound, bind, fail_unfit
 from forwardpass.execution.model import Model
-from forwardpass.steps.kind import describe, invalid
+from forwardpass.steps.kind import FILE, describe, invalid
 from forwardpass.steps.options import (
     Rule,
     Trouble,
@@ -80,6 +80,7 @@ class ModelStep:
 
     def __init__(self, context: Context | None = None) -> None:
         self._context = context
+        self.known: Mapping[str, Any] | None = None  # settings that an earlier load of this version found right
         self._model: Model | None = None
         self.warnings: list[str] = []
         self.platform = ""
@@ -114,13 +115,18 @@ class ModelStep:
         if self._model is None:
             troubles = self.check(options, self._context.folder)
             if troubles:
-                raise invalid(*troubles[0])
+                raise Misconfigured(Code.DEFINITION_INVALID, tuple(Problem(FILE, *trouble) for trouble in troubles))
             kind = engine_kind(options["engine"])
             if kind.own_code and not self._context.trusted:
                 text = f"{options['file']} is own code, which runs only in a trusted version"
                 raise Misconfigured(Code.NOT_TRUSTED, text)
             file = _model_file(kind, options, self._context)
-            self._model, self.warnings = reference.load(kind, file)
+            if self.known is None:
+                self._model, self.warnings = reference.load(kind, file)
+            else:
+                self._model = Model(
+                    kind.make(), replace(file, options={name: self.known[name] for name in file.options})
+                )
             self.platform = kind.platform
             self.settings = {"engine": options["engine"], "threads": file.threads, **self._model.file.options}
         return self._model

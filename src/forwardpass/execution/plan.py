@@ -17,10 +17,8 @@ from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.execution.model import fits
 from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
+from forwardpass.steps.kind import FILE, FLOATS
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind
-
-FILE = "pipeline.toml"
-FLOATS = ("FP16", "FP32", "FP64")
 
 
 @dataclass(slots=True)
@@ -77,14 +75,19 @@ class Plan:
             step.close()
 
 
-def build(version: Version, *, threads: int) -> Plan:
-    """Load the version's models and prepare its steps. Raises Misconfigured, with the step's place in the definition."""
+def build(version: Version, *, threads: int, settings: Sequence[Mapping[str, Any]] | None = None) -> Plan:
+    """Load the version's models and prepare its steps. Raises Misconfigured, with the step's place in the definition.
+
+    ``settings`` of an earlier plan of the same version make loading quicker: nothing is compared again.
+    """
     definition = version.definition
     context = Context(Path(version.folder), threads, version.trusted)
     models: dict[int, ModelStep] = {}
     try:
         steps = [_kind(index, step, context) for index, step in enumerate(definition.steps)]
         models.update({index: kind for index, kind in enumerate(steps) if isinstance(kind, ModelStep)})
+        for model, found in zip(models.values(), settings or (), strict=settings is not None):
+            model.known = found
         inputs = definition.inputs or _graph_inputs(definition, models)
         prepared, outputs = _walk(definition, steps, inputs, context)
         return _plan(definition, models, inputs, outputs, prepared)

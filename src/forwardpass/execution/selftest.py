@@ -73,13 +73,12 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
 
 def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: float = WARM_UP_MAX_S) -> list[str]:
     """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget; what was left out is said."""
-    sizes = [size for size in (1 << power for power in range(rows_max.bit_length())) if size < rows_max] + [rows_max]
-    if not plan.batched:
-        sizes = [1]
     started = clock()
-    rows = [item for item, _ in _alone(plan, 1)]
+    rows = [item for item, _ in _alone(plan, 1)]  # the batch of 1
+    larger = [1 << power for power in range(1, rows_max.bit_length()) if 1 << power < rows_max]
+    sizes = [*larger, rows_max] if rows and plan.batched and rows_max > 1 else []
     took_s = 0.0
-    for place, size in enumerate(sizes if rows else ()):
+    for place, size in enumerate(sizes):
         before = clock()
         if before - started + 2 * took_s > budget_s:
             left = ", ".join(map(str, sizes[place:]))

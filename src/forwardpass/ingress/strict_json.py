@@ -25,6 +25,7 @@ class JsonLimits:
     text_bytes_max: int = 16 * 1024 * 1024
     depth_max: int = 64
     keys_max: int = 100_000
+    containers_max: int = 500_000  # lists and objects, of ``decode``
 
 
 LIMITS = JsonLimits()
@@ -49,8 +50,7 @@ _WORDS = {
 def decode(text: bytes, limits: JsonLimits = LIMITS) -> object:
     """The value of a JSON text as plain Python. Raises Refused json_* or body_too_large."""
     keys_max = count_keys(text, limits)
-    if _too_deep(text, limits):
-        raise Refused(Code.JSON_TOO_DEEP, f"JSON is nested too deep; at most {limits.depth_max} levels are allowed")
+    _check_nesting(text, limits)
     try:
         value: object = _decoder.decode(text)
     except DECODE_ERRORS as error:
@@ -103,7 +103,7 @@ def explain(error: Exception, allowed: Mapping[str, Sequence[str]], root: str = 
 
 
 def _pointer(path: str) -> str:
-    """The JSON pointer of a decoder's path; it does not name the keys of dictionaries, and no client's text is let in."""
+    """The JSON pointer of a decoder's path, which does not name the keys of dictionaries; no client's text is let in."""
     pointer = path.removesuffix("`").replace("[...]", "").replace("[", "/").replace("]", "").replace(".", "/")
     return pointer if _POINTER.fullmatch(pointer) else ""
 
@@ -117,19 +117,22 @@ def _without_strings(text: bytes) -> bytes:
     return _STRINGS.sub(b"", text)
 
 
-def _too_deep(text: bytes, limits: JsonLimits) -> bool:
+def _check_nesting(text: bytes, limits: JsonLimits) -> None:
     if text.count(b"[") + text.count(b"{") <= limits.depth_max:
-        return False
+        return
     brackets = _without_strings(text).translate(None, _ALL_BUT_BRACKETS)
-    depth = 0
+    depth = containers = 0
     for start in range(0, len(brackets), _CHUNK_BYTES):
         chunk = np.frombuffer(brackets[start : start + _CHUNK_BYTES], dtype=np.uint8)
         opening = (chunk == ord("[")) | (chunk == ord("{"))
         depths = depth + np.cumsum(np.where(opening, 1, -1))
         if depths.max() > limits.depth_max:
-            return True
+            raise Refused(Code.JSON_TOO_DEEP, f"JSON is nested too deep; at most {limits.depth_max} levels are allowed")
         depth = int(depths[-1])
-    return False
+        containers += int(opening.sum())
+        if containers > limits.containers_max:
+            most = limits.containers_max
+            raise Refused(Code.JSON_TOO_MANY_KEYS, f"JSON text has more than {most} lists and objects")
 
 
 def _keys_decoded(value: object, enough: int) -> int:

@@ -28,6 +28,7 @@ NUMBER_MAX = 2**31 - 1
 ENTRIES_MAX = 100_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _DRAFT_PREFIX = ".tmp-"
 
 
@@ -118,6 +119,8 @@ def load(
     """A version that was taken in earlier, its files hashed again. Raises Misconfigured (digest_mismatch)."""
     folder = store / digest
     try:
+        if not _DIGEST.fullmatch(digest):
+            raise FileNotFoundError("not a digest")
         entries = verify(folder, digest)
     except OSError as error:
         raise Misconfigured(Code.LOAD_FAILED, f"version {digest} is not in the store", detail=str(error)) from error

@@ -29,7 +29,8 @@ _KEYS_OF_TYPE = {
     "record": {"columns"},
     "tensor": {"datatype", "shape"},
 }
-_WITHOUT_BATCHING = ("rows_max", "wait_ms", "cost", "cost_max", "buckets_bytes", "tolerance")
+_WITHOUT_BATCHING = ("cost", "cost_max", "buckets_bytes", "tolerance")
+"""Not rows_max, which then bounds one request, nor wait_ms: users try batching on and off with it left as it is."""
 
 
 def findings(
@@ -157,8 +158,6 @@ def _batch(pipeline: Pipeline, written: Mapping[str, Any]) -> Iterator[Finding]:
             if name in written:
                 yield f"batch.{name}", "has no effect while batch.enabled is false", "leave it out or enable batching"
         return
-    if batch.rows_max == 1 and batch.wait_ms > 0:
-        yield "batch.wait_ms", "has no effect while batch.rows_max is 1", "0, or a rows_max above 1"
     if "rows_max" in written and batch.rows_max > pipeline.queue.rows_max:
         yield "batch.rows_max", "is more than queue.rows_max, so no such batch forms", f"1 to {pipeline.queue.rows_max}"
     if "cost_max" in written and "cost" not in written:

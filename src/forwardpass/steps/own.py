@@ -101,7 +101,7 @@ def _as_declared(value: object, options: Own) -> Any:
             if not isinstance(element, str):
                 raise TypeError(f"{type(element).__name__} instead of text")
             element.encode()  # a lone surrogate could not leave the server
-        return array
+        return array[()]  # a scalar as itself: an object array would keep the array around it
     if array.dtype.kind not in _ACCEPTED[options.datatype] or (
         array.dtype == np.uint64 and options.datatype == "INT64"
     ):

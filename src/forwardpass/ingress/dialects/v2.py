@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import nan, prod
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.core.pipeline import Field, Input, Signature
@@ -28,14 +29,14 @@ ID_CHARACTERS_MAX = 256
 
 class InferOutput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
-    parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
+    parameters: Parameters | UnsetType = UNSET
 
 
 class InferMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     inputs: list[InferInput]
-    id: str | msgspec.UnsetType = msgspec.UNSET
-    parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
-    outputs: list[InferOutput] | msgspec.UnsetType = msgspec.UNSET
+    id: str | UnsetType = UNSET
+    parameters: Parameters | UnsetType = UNSET
+    outputs: list[InferOutput] | UnsetType = UNSET
 
 
 _decoder = msgspec.json.Decoder(InferMessage)
@@ -80,14 +81,20 @@ def _parse(text: bytes) -> InferMessage:
 
 def _keys(message: InferMessage) -> int:
     """The keys a decoded message has: one per member that was given, one per parameter."""
-    tensors: list[InferInput | InferOutput] = [*message.inputs, *(message.outputs or ())]
-    keys = 1 + (message.id is not msgspec.UNSET) + (message.outputs is not msgspec.UNSET)
-    for part in (message, *tensors):
-        if part.parameters is not msgspec.UNSET:
-            keys += 1 + len(part.parameters)
+    keys = 1 + _parameter_keys(message.parameters)
+    if message.id is not UNSET:
+        keys += 1
     for given in message.inputs:
-        keys += 3 + (given.data is not msgspec.UNSET)
-    return keys + len(message.outputs or ())
+        keys += (3 if given.data is UNSET else 4) + _parameter_keys(given.parameters)
+    if message.outputs is not UNSET:
+        keys += 1
+        for output in message.outputs:
+            keys += 1 + _parameter_keys(output.parameters)
+    return keys
+
+
+def _parameter_keys(parameters: Parameters | UnsetType) -> int:
+    return 0 if parameters is UNSET else 1 + len(parameters)
 
 
 def _fill(request: Request, message: InferMessage, rest: memoryview, signature: Signature) -> None:
@@ -133,7 +140,7 @@ def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, s
         size = input_bytes(given, where)
         values: msgspec.Raw | memoryview
         if size is None:
-            assert isinstance(given.data, msgspec.Raw)
+            assert given.data is not UNSET
             values = given.data
         elif size > len(rest) - position:
             text = f"{size} bytes are announced, {len(rest) - position} are left in the body"

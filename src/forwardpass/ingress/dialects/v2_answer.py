@@ -79,7 +79,7 @@ def _json_data(tensor: Tensor, name: str) -> object:
             raise Refused(Code.INVALID_UTF8, text, field=name) from None
     numpy_name = NUMPY_NAMES.get(tensor.datatype)
     if numpy_name is None or tensor.datatype == "FP16":
-        text = f"output '{name}' is {tensor.datatype}, which has no form in JSON; ask for it with the parameter binary_data"
+        text = f"output '{name}' is {tensor.datatype}, which JSON has not; ask for it with the parameter binary_data"
         raise Refused(Code.DATATYPE_MISMATCH, text, field=name)
     return np.frombuffer(tensor.data, dtype=numpy_name)
 

@@ -32,6 +32,9 @@ Parameters = dict[str, str | int | float | bool]
 NUMBERS = frozenset(CODES) - {"BOOL", "FP16"}
 """The datatypes a number input takes."""
 
+ROWS_MAX = 1_000_000
+"""Rows of a tensor without elements cost a client nothing; how many are allowed to wait is the queue's to say."""
+
 _OPENING = re.compile(rb"[\[ \t\n\r]*")
 
 
@@ -78,6 +81,8 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
 def _check_rows(shape: tuple[int, ...], field: Field, where: str) -> None:
     if not shape or shape[0] == 0:
         raise refuse(Code.SHAPE_MISMATCH, where, "the first dimension is the number of rows; at least 1 is needed")
+    if shape[0] > ROWS_MAX:
+        raise refuse(Code.BATCH_TOO_LARGE, where, f"at most {ROWS_MAX} rows are allowed, got {shape[0]}")
     if field.kind == "tensor" or shape[1:] != (1,):
         check_shape(shape[1:], field.shape, where)
 

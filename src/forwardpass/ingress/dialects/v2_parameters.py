@@ -3,7 +3,7 @@
 import difflib
 import re
 
-import msgspec
+from msgspec import UNSET
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.request import Parameter, Request
@@ -56,15 +56,17 @@ def apply_output(request: Request, output: str, parameters: Parameters, where: s
 
 
 def input_bytes(given: InferInput, where: str) -> int | None:
-    """How many of the binary bytes are the input's, None when its values are JSON. Raises Refused unless it has one form."""
+    """How many of the binary bytes are the input's, None when its values are JSON. Raises Refused for both or neither."""
+    if not given.parameters and given.data is not UNSET:
+        return None
     size: int | None = None
     for name, value in (given.parameters or {}).items():
         if name != "binary_data_size":
             raise _unknown(name, ("binary_data_size",), f"{where}/parameters")
         size = _integer(value, f"{where}/parameters/binary_data_size", None)
-    if size is None and given.data is msgspec.UNSET:
+    if size is None and given.data is UNSET:
         raise refuse(Code.MISSING_FIELD, f"{where}/data", "is required (or parameters/binary_data_size)")
-    if size is not None and given.data is not msgspec.UNSET:
+    if size is not None and given.data is not UNSET:
         raise refuse(Code.INVALID_INPUT, f"{where}/data", "cannot go with parameters/binary_data_size")
     return size
 
