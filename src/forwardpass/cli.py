@@ -261,7 +261,7 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
         return [
             *(
                 f"input  {column.name}: {column.datatype} {list(column.shape)}"
-                for column in variant.signature.columns()
+                for column in variant.signature.columns
             ),
             *(f"output {field.name}: {field.datatype} {list(field.shape)}" for field in variant.signature.outputs),
             f"batching {variant.batching_reason}; rows differ by at most {variant.loaded.max_difference:.2g}",

@@ -60,7 +60,7 @@ async def _golden(running: Trial, record: dict[str, Any]) -> Golden | None:
 
 
 def _records(signature: Signature) -> list[dict[str, Any]]:
-    rows = synthetic.arrays(signature.columns(), 2)
+    rows = synthetic.arrays(signature.columns, 2)
     return [
         {name: column[row].tolist() if hasattr(column[row], "tolist") else column[row] for name, column in rows.items()}
         for row in range(2)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -219,7 +220,5 @@ def _alive(pid: int) -> bool:
 
 
 def _quietly(server: Server) -> None:
-    try:
+    with suppress(OSError):
         server.predict("own", {"x": [8000.0, 0.0]})
-    except OSError:
-        pass

@@ -61,7 +61,7 @@ def ask(plan_of: Callable[[str], Plan]) -> Callable[[str, Sequence[Mapping[str, 
     def run(name: str, records: Sequence[Mapping[str, object]]) -> Batch:
         plan = plan_of(name)
         tensors, rows = fields.encode(plan.signature, records)
-        given = zip(plan.signature.columns(), tensors, strict=True)
+        given = zip(plan.signature.columns, tensors, strict=True)
         batch = Batch({field.name: column(field, tensor) for field, tensor in given}, rows, list(range(rows)))
         for stage in (plan.preprocess, plan.execute, plan.postprocess):
             stage(batch)

@@ -100,8 +100,6 @@ tolerance = 0.01
         (MODEL + "[batch]\nwait_ms = nan", "batch.wait_ms", 7),
         (MODEL + "[batch]\nrows = 1", "batch.rows", 7),
         (MODEL + "[batch]\nenabled = false\ntolerance = 0", "batch.tolerance", 8),
-        (MODEL + "[batch]\nenabled = false\nrows_max = 4", "batch.rows_max", 8),
-        (MODEL + "[batch]\nrows_max = 1\nwait_ms = 2", "batch.wait_ms", 8),
         (MODEL + "[batch]\ncost_max = 10", "batch.cost_max", 7),
         (MODEL + "[batch]\ncost = 'bytes'", "batch.cost", 7),
         (MODEL + "[batch]\ncost = 'byte'\ncost_max = 4", "batch.cost", 7),
@@ -253,11 +251,11 @@ def test_a_pipeline_built_in_python_is_refused_for_the_same_reasons(model_folder
     pipeline = Pipeline(
         steps=(MODEL_STEP, Step("labels", {"file": "none.txt"})),
         inputs=(Input("x", "text", min=1.0),),
-        batch=Batch(enabled=False, rows_max=8),
+        batch=Batch(enabled=False, tolerance=0.5),
         queue=Queue(rows_max=0),
     )
     found = definition.check(pipeline, file="", folder=model_folder, kinds=step_kinds)
-    keys = ["queue.rows_max", "inputs[0].min", "steps[1].file", "batch.rows_max"]
+    keys = ["queue.rows_max", "inputs[0].min", "steps[1].file", "batch.tolerance"]
     assert [problem.key for problem in found] == keys
 
 

@@ -5,6 +5,7 @@ checking it is ``pipeline/definition.py``'s work; what a step's options mean is 
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 InputType = Literal["text", "bytes", "number", "category", "record", "tensor"]
@@ -128,7 +129,7 @@ class Field:
     kind: Literal["tensor", "text", "bytes", "number", "category"] = "tensor"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signature:
     """What the front needs to know of a loaded version to decode requests and encode answers."""
 
@@ -137,6 +138,13 @@ class Signature:
     batched: bool = True  # False: the model does not take any number of rows; requests run as they were sent
     fixed_rows: int | None = None  # what it takes instead, if it says
 
+    @cached_property
+    def bounds(self) -> tuple[tuple[Field, Input], ...]:
+        """The columns, each with the input whose bounds its values must keep."""
+        owners = [given for given in self.inputs for _ in (given.columns if given.type == "record" else (None,))]
+        return tuple(zip(self.columns, owners, strict=True))
+
+    @cached_property
     def columns(self) -> tuple[Field, ...]:
         """The inputs as they cross to the worker: a record becomes one column each of its columns."""
         columns: list[Field] = []

@@ -1,7 +1,8 @@
 """The box around a worker, put on by itself before it touches a model or a request (FAULTS R6).
 
-no_new_privs, death with the parent, limits on memory, files and core dumps, and Landlock where the kernel has it:
-read the libraries and the version's folder, write nothing, connect nowhere. Sources: prctl(2), landlock(7).
+no_new_privs, no capabilities, death with the parent, limits on memory, files and core dumps, and Landlock where the
+kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside.
+Sources: prctl(2), capabilities(7), landlock(7).
 """
 
 import ctypes
@@ -22,6 +23,8 @@ _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
 _ALL_FILES_ABI_1 = (1 << 13) - 1
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ALL_TCP = 0b11
+_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+_CAPABILITY_VERSION_3 = 0x20080522
 _SYSTEM_PATHS = (
     "/usr",
     "/lib",
@@ -42,6 +45,8 @@ def close_box(readable: Sequence[str], *, memory_max_bytes: int, parent: int) ->
     if os.getppid() != parent:
         os._exit(0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # Root's capabilities would go past Landlock: with CAP_PERFMON the server's environment can be read in /proc.
+    libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     resource.setrlimit(resource.RLIMIT_AS, (memory_max_bytes, memory_max_bytes))
@@ -55,7 +60,11 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str]) -> list[str]:
         return ["this kernel has no Landlock: the worker can read and write what its user can"]
     files = _ALL_FILES_ABI_1 | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0)
     files |= _IOCTL_DEV if abi >= 5 else 0
-    attributes = struct.pack("<QQ", files, _ALL_TCP) if abi >= 4 else struct.pack("<Q", files)
+    attributes = struct.pack("<Q", files)
+    if abi >= 4:
+        attributes += struct.pack("<Q", _ALL_TCP)
+    if abi >= 6:
+        attributes += struct.pack("<Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
     ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         return [f"Landlock refused the ruleset: {os.strerror(ctypes.get_errno())}"]

@@ -118,7 +118,7 @@ def _walk(
     definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context
 ) -> tuple[list[Prepared], tuple[Field, ...]]:
     """Every step prepared with the fields known at its place, and the pipeline's outputs."""
-    known = {column.name: column for column in Signature(inputs, ()).columns()}
+    known = {column.name: column for column in Signature(inputs, ()).columns}
     prepared: list[Prepared] = []
     last: Sequence[Field] = ()
     for index, (step, kind) in enumerate(zip(definition.steps, steps, strict=True)):

@@ -155,7 +155,7 @@ class WorkerProcess:
         code = Code.WORKER_CRASHED
         try:
             loop.add_reader(end.fileno(), self._readable)
-            load = Load(self._version, self._threads, self._version.definition.batch.rows_max)
+            load = Load(self._version, self._threads, self.loaded.settings if self.loaded else None)
             wire.send(end, Kind.LOAD, wire.encode(load))
             async with asyncio.TaskGroup() as watchers:
                 watching = watchers.create_task(self._watch())
@@ -203,7 +203,8 @@ class WorkerProcess:
                 if self.state is State.STALLED:
                     self._enter(State.READY)
             case Kind.LOADED:
-                self.loaded = wire.decode.loaded.decode(frame.meta)
+                loaded = wire.decode.loaded.decode(frame.meta)
+                self.loaded = self.loaded or loaded
                 self._enter(State.READY)
             case Kind.REFUSED:
                 refused = wire.decode.refused.decode(frame.meta)

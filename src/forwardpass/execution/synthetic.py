@@ -60,7 +60,7 @@ def items(definition: Pipeline, signature: Signature, count: int, free: int) -> 
     made = list(known)
     for index in range(len(made), count):
         item: Item = {}
-        for field in signature.columns():
+        for field in signature.columns:
             shape = known[0][field.name].shape[1:] if known else _shape(field, free)
             if field.name in padded and shape:
                 shape = (shape[0] + index % 4, *shape[1:])
@@ -134,7 +134,7 @@ def _golden(request: Mapping[str, Any], signature: Signature) -> Item | None:
         if given.type == "record" and isinstance(request.get(given.name), Mapping):
             flat.update(request[given.name])
     try:
-        return {field.name: _value(field, flat.get(field.name)) for field in signature.columns()}
+        return {field.name: _value(field, flat.get(field.name)) for field in signature.columns}
     except (TypeError, ValueError):
         return None
 

@@ -54,9 +54,11 @@ class Frame(NamedTuple):
 
 
 class Load(msgspec.Struct, array_like=True, frozen=True):
+    """``settings`` of an earlier load of the same version: what was tested then is not tested again."""
+
     version: Version
     threads: int
-    rows_max: int
+    settings: list[dict[str, Any]] | None
 
 
 class Loaded(msgspec.Struct, array_like=True, frozen=True):
@@ -69,6 +71,7 @@ class Loaded(msgspec.Struct, array_like=True, frozen=True):
     max_difference: float
     reason: str
     warnings: list[str]
+    settings: list[dict[str, Any]]
     load_s: float
 
 

@@ -20,12 +20,14 @@ from forwardpass.execution import wire
 from forwardpass.execution.box import close_box
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
-from forwardpass.execution.selftest import self_test, warm_up
+from forwardpass.execution.selftest import SelfTest, self_test, warm_up
 from forwardpass.execution.wire import Done, Kind, Load, Loaded, RefusedLoad, Run
 from forwardpass.steps.protocol import Batch, Column
 
 BEAT_S = 1.0
 DETAIL_BYTES_MAX = 4096
+KNOWN = SelfTest(True, True, 0.0, "tested at the first load", 0)
+"""Stands in for the test after a restart; the front goes by the first load."""
 
 
 @dataclass(slots=True)
@@ -75,9 +77,11 @@ class Worker:
     def _load(self, load: Load) -> Plan | None:
         started = monotonic_s()
         try:
-            plan = build(load.version, threads=load.threads)
-            warnings = [*plan.warnings, *warm_up(plan, load.rows_max)]
-            tested = self_test(plan, load.rows_max)
+            plan = build(load.version, threads=load.threads, settings=load.settings)
+            rows_max = load.version.definition.batch.rows_max
+            again = load.settings is not None
+            warnings = [*plan.warnings, *warm_up(plan, 1 if again else rows_max)]
+            tested = KNOWN if again else self_test(plan, rows_max)
         except Misconfigured as error:
             problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
             self.send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))
@@ -92,7 +96,7 @@ class Worker:
         signature = replace(plan.signature, batched=plan.batched, fixed_rows=plan.fixed_rows)
         loaded = Loaded(
             signature, plan.platform, tested.independent, tested.bitwise, tested.max_difference, tested.reason,
-            warnings, monotonic_s() - started,
+            warnings, plan.settings, monotonic_s() - started,
         )  # fmt: skip
         self.send(Kind.LOADED, wire.encode(loaded))
         return plan
@@ -101,7 +105,7 @@ class Worker:
         started = monotonic_s()
         columns: dict[str, Column] = {}
         try:
-            columns = columns_of(plan.signature.columns(), run, payload, plan.padding)
+            columns = columns_of(plan.signature.columns, run, payload, plan.padding)
             batch = _batch(columns, sum(run.rows))
             plan.preprocess(batch)
             return Job(run, columns, batch, monotonic_s() - started)

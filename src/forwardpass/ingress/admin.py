@@ -3,6 +3,7 @@
 Errors are problem details (RFC 9457). What it shows it reads from the parts at that moment; nothing reports to it.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -119,18 +120,16 @@ def problem(failure: Failure) -> Response:
 @asynccontextmanager
 async def listening(application: Starlette, sock: socket) -> AsyncIterator[None]:
     """Serve on a bound socket while the block runs."""
-    import asyncio
-
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=1, server_header=False
     )
     server = _QuietServer(config)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve([sock]))
-        try:
-            yield
-        finally:
-            server.should_exit = True
+    serving = asyncio.create_task(server.serve([sock]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait((serving,))
 
 
 class _QuietServer(uvicorn.Server):

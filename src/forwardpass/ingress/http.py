@@ -28,6 +28,7 @@ LINGER_S = 1.0  # how long input is still discarded after the last answer, lest 
 BACKLOG = 2048
 REFUSALS_MAX = 64  # connections over the limit that are told so at one time; the rest are only cut
 INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
+HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
 WRITE_BYTES = 64 * 1024  # a larger body is written in pieces of this size, as the client takes them
 
 log = logging.getLogger("forwardpass.ingress")
@@ -155,7 +156,7 @@ class _Connection(asyncio.Protocol):
         self._line: deque[tuple[Head, bytes, float] | Failure] = deque()  # a failure in it is its last entry
         self._line_bytes = 0
         self._deaf = False  # input is discarded: after a refusal, or after what the client said is its last request
-        self._held = False  # reading is paused because the line is full
+        self._held = False  # the line is full
         self._running = False
         self._client_ended = False
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
@@ -191,9 +192,13 @@ class _Connection(asyncio.Protocol):
         return self._client_ended  # True keeps our side open
 
     def data_received(self, data: bytes) -> None:
-        if not self._deaf:
-            self._splitter.feed(data)
+        if self._deaf:
+            return
+        self._splitter.feed(data)
+        if not self._held:
             self._read()
+        elif self._splitter.unread_bytes > HELD_BYTES_MAX:
+            self._transport.pause_reading()
 
     def _read(self) -> None:
         """Put what is whole into the waiting line, while there is room in it."""
@@ -209,7 +214,6 @@ class _Connection(asyncio.Protocol):
                 self._put((head, body, now_s))
                 if len(self._line) >= self._limits.pipelined_max or self._line_bytes >= self._limits.body_bytes_max:
                     self._held = True
-                    self._transport.pause_reading()
         except Refused as refusal:
             self._refuse(refusal)
         if self._splitter.awaits_go_ahead and not self._running and not self._line:
@@ -310,8 +314,7 @@ class _Connection(asyncio.Protocol):
         for view in views if head.method != b"HEAD" else ():
             for start in range(0, len(view), WRITE_BYTES):
                 self._transport.write(view[start : start + WRITE_BYTES])
-                if self._writable is not None:
-                    await self._writable
+                await self._taken()
         return close
 
     async def _write_stream(self, answer: HttpAnswer, body: AsyncIterator[bytes], head: Head, close: bool) -> bool:
@@ -324,8 +327,7 @@ class _Connection(asyncio.Protocol):
             async for chunk in body:
                 if chunk:
                     self._transport.write(chunk if head.http_1_0 else b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                if self._writable is not None:
-                    await self._writable
+                await self._taken()
             if not head.http_1_0:
                 self._transport.write(b"0\r\n\r\n")
             return close
@@ -337,6 +339,13 @@ class _Connection(asyncio.Protocol):
         finally:
             if isinstance(body, AsyncGenerator):
                 await body.aclose()
+
+    async def _taken(self) -> None:
+        """Return when more may be written; a client that is gone ends the task here."""
+        if self._writable is not None:
+            await self._writable
+        elif self._transport.is_closing():
+            await asyncio.sleep(0)  # a lost connection takes writes without a word: let the loss arrive
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -354,8 +363,7 @@ class _Connection(asyncio.Protocol):
         self._ending_s = self._server.clock()
         if self._transport.is_closing():
             return
-        if self._held:
-            self._transport.resume_reading()
+        self._transport.resume_reading()
         if self._client_ended or not self._transport.can_write_eof():
             self._transport.close()
         else:

@@ -69,6 +69,10 @@ class Splitter:
         """Whether a part of a message is here."""
         return bool(self._begun_s)
 
+    @property
+    def unread_bytes(self) -> int:
+        return len(self._buffer) - self._position
+
     def cut_short(self) -> Refused:
         """What to say when the client ends its side in the middle of a message."""
         code = Code.BAD_REQUEST if self._head is None else Code.INCOMPLETE_BODY

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from forwardpass.core.errors import Code, Refused, show
-from forwardpass.core.pipeline import Field, Input, Signature
+from forwardpass.core.pipeline import Input
 
 At = Callable[[int], str]
 
@@ -20,17 +20,6 @@ CODES: dict[str, str] = {
 """The struct code of each datatype; BF16 has none."""
 
 FLOATS = frozenset({"FP16", "FP32", "FP64", "BF16"})
-
-
-def bound_columns(signature: Signature) -> list[tuple[Field, Input]]:
-    """The signature's columns, each with the input whose bounds its values must keep."""
-    owners: list[Input] = []
-    for given in signature.inputs:
-        if given.type == "record":
-            owners += [given] * len(given.columns)
-        else:
-            owners.append(given)
-    return list(zip(signature.columns(), owners, strict=True))
 
 
 def may_be_missing(given: Input) -> bool:

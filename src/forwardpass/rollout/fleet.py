@@ -38,7 +38,7 @@ class Fleet:
     ) -> None:
         for task in self._tasks.values():
             task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        await self._group.__aexit__(None, None, None)  # an error of the block stays what it is, not a group of one
 
     async def load(self, version: Version) -> Variant:
         """Until it is ready. Raises Misconfigured when it cannot be; other versions are not touched by that."""

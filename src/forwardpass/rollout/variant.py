@@ -119,7 +119,7 @@ class Variant:
             self.batching_reason = f"off: {self.loaded.reason}"
         elif not self.batch.enabled:
             self.batching_reason = "off: batch.enabled is false"
-        self.grouping = Grouping(self.signature.columns(), self.batch, batched=self.signature.batched)
+        self.grouping = Grouping(self.signature.columns, self.batch, batched=self.signature.batched)
 
     def _enter(self, stage: Stage) -> None:
         self.stage = move(self.stage, stage)

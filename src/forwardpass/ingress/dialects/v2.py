@@ -21,7 +21,7 @@ from forwardpass.ingress.dialects.v2_input import InferInput, Parameters, to_col
 from forwardpass.ingress.dialects.v2_parameters import apply_output, apply_parameters, input_bytes
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.ingress.strict_json import DECODE_ERRORS, LIMITS, JsonLimits, count_keys, decode, explain
-from forwardpass.pipeline.bounds import bound_columns, may_be_missing, pack_numbers, refuse, unknown_field
+from forwardpass.pipeline.bounds import may_be_missing, pack_numbers, refuse, unknown_field
 
 HEAD_LENGTH = b"inference-header-content-length"
 ID_CHARACTERS_MAX = 256
@@ -126,7 +126,7 @@ def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signat
 
 
 def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, signature: Signature) -> None:
-    columns = bound_columns(signature)
+    columns = signature.bounds
     places = {field.name: place for place, (field, _) in enumerate(columns)}
     found: dict[int, Tensor] = {}
     position = 0
@@ -183,7 +183,7 @@ def _head_bytes(value: bytes, body_bytes: int) -> int:
 
 def _decode_raw(body: bytes, signature: Signature, request: Request) -> Request:
     """A body that is nothing but the one input's values: one row, answered in binary."""
-    columns = bound_columns(signature)
+    columns = signature.bounds
     if len(columns) != 1:
         names = ", ".join(field.name for field, _ in columns)
         text = (

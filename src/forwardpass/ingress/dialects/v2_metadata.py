@@ -42,7 +42,7 @@ def model_metadata(version: Version, numbers: Sequence[int], signature: Signatur
             "name": version.pipeline,
             "versions": [str(number) for number in numbers],
             "platform": platform,
-            "inputs": [_tensor(field) for field in signature.columns()],
+            "inputs": [_tensor(field) for field in signature.columns],
             "outputs": [_tensor(field) for field in signature.outputs],
             "properties": {"description": version.definition.description, "digest": version.digest},
         }
