@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import ScriptedExecutor, item
+from tests.batching.making import ScriptedExecutor, item
 
 from forwardpass.batching.batcher import Batcher
 from forwardpass.batching.cost import CostModel

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import item
+from tests.batching.making import item
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.queue import Queue

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from making import FAR
+from tests.batching.making import FAR
 
 from forwardpass.batching.ticket import ItemResult, Ticket
 from forwardpass.core.clock import FakeClock

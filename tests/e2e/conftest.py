@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pipelines import write_repository
-
-from serving import Server, forwardpass, serving
+from tests.e2e.pipelines import write_repository
+from tests.serving import Server, forwardpass, serving
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import fixtures_onnx
+from tests import fixtures_onnx
 
 OWN_CODE = '''
 import os

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-from serving import Reply, Server, serving, wait_until
+from tests.serving import Reply, Server, serving, wait_until
 
 
 def ask(server: Server, pipeline: str, first: float, second: float = 1.0) -> Reply:

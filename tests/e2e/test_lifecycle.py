@@ -10,9 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pipelines import OWN_MODEL, write_own
-
-from serving import Reply, Server, command, forwardpass, free_port, serving, wait_until
+from tests.e2e.pipelines import OWN_MODEL, write_own
+from tests.serving import Reply, Server, command, forwardpass, free_port, serving, wait_until
 
 SLOW = {"x": [1500.0, 0.0]}
 

@@ -4,7 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from serving import Server, forwardpass, serving
+from tests.serving import Server, forwardpass, serving
 
 CODE = """
 import time

@@ -15,7 +15,7 @@ CONTROL = "control"
 MODEL = '[[steps]]\nuse = "model"\nengine = "onnxruntime"\nfile = "model.onnx"\n'
 SETTINGS = {
     "divide": "[batch]\nwait_ms = 300\n",  # so that strangers share a batch with the one that kills
-    "huge": "[workers]\nmemory_max_mb = 2048\n",
+    "huge": "[workers]\nmemory_max_mb = 4096\n",
 }
 GRAPHS = {
     CONTROL: fixtures_onnx.identity,
@@ -24,6 +24,7 @@ GRAPHS = {
     "divide": fixtures_onnx.div_int32,
     "unique": fixtures_onnx.unique_axis0,
     "huge": fixtures_onnx.constant_of_shape,
+    "large": fixtures_onnx.constant_of_shape,
     "nan": fixtures_onnx.nan_maker,
     "strings": fixtures_onnx.text_identity,
 }

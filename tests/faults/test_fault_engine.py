@@ -26,8 +26,8 @@ def divide(a: int, b: int) -> Call:
     return Call(json.dumps({"inputs": inputs}).encode(), "divide")
 
 
-def zeros(server: Server, count: int) -> Reply:
-    return infer("huge", name="n", datatype="INT64", shape=[1], data=[count]).send(server)
+def zeros(server: Server, count: int, pipeline: str = "huge") -> Reply:
+    return infer(pipeline, name="n", datatype="INT64", shape=[1], data=[count]).send(server)
 
 
 def slow(server: Server, answers: list[Reply], seconds: float = 1.0) -> threading.Thread:
@@ -41,11 +41,12 @@ def slow(server: Server, answers: list[Reply], seconds: float = 1.0) -> threadin
 
 
 def test_a_division_that_kills_the_engine_fails_alone_and_its_batch_mates_are_answered(server: Server) -> None:
-    answers = server.together(8, lambda n: divide(INT32_MIN if n == 3 else 6 * n, -1 if n == 3 else 2).send(server))
-    assert [answer.status for answer in answers] == [200] * 3 + [500] + [200] * 4
-    assert answers[3].code == "worker_crashed"
-    assert_well_told(answers[3])
-    assert [a.json["outputs"][0]["data"] for a in answers if a.status == 200] == [[3 * n] for n in range(8) if n != 3]
+    # Only three together: from eight rows on the engine divides them as a vector, which does not trap.
+    answers = server.together(3, lambda n: divide(INT32_MIN if n == 1 else 6 * n, -1 if n == 1 else 2).send(server))
+    assert [answer.status for answer in answers] == [200, 500, 200]
+    assert answers[1].code == "worker_crashed"
+    assert_well_told(answers[1])
+    assert [answers[n].json["outputs"][0]["data"] for n in (0, 2)] == [[0], [6]]
     assert any(batch["outcome"] == "worker_crashed" and batch["items"] > 1 for batch in server.batches("divide"))
     assert wait_until(lambda: divide(7, 2).send(server).status == 200, BACK_S) < BACK_S
     started = time.monotonic()
@@ -61,7 +62,7 @@ def test_the_empty_shape_that_kills_the_engine_never_reaches_it(server: Server) 
     assert sum(worker["deaths"] for worker in server.version("unique")["workers"]) == 0
 
 
-@pytest.mark.parametrize("count", [10**9, 2 * 10**9, 2**40, 2**62])
+@pytest.mark.parametrize("count", [10**9, 2 * 10**9, 2**40])
 def test_a_value_that_asks_for_all_memory_is_refused_by_the_engine_and_the_worker_lives(
     server: Server, count: int
 ) -> None:
@@ -76,14 +77,22 @@ def test_a_value_that_asks_for_all_memory_is_refused_by_the_engine_and_the_worke
 
 def test_an_answer_larger_than_an_answer_may_be_is_refused_with_both_numbers(server: Server) -> None:
     memory = server.resident_bytes()
-    answer = zeros(server, 100_000_000)
+    answer = zeros(server, 20_000_000, "large")
     assert (answer.status, answer.code) == (413, "output_too_large")
-    assert_well_told(answer, "400000000", "bytes")
-    assert server.resident_bytes() < memory + 64 * 1024**2
+    assert_well_told(answer, "80000000", "67108864")
+    assert server.resident_bytes() < memory + 256 * 1024**2
 
 
-def test_a_negative_size_is_the_engines_failure_and_says_nothing_of_it(server: Server) -> None:
-    answer = zeros(server, -5)
+@pytest.mark.xfail(strict=True, reason="the engine's arena doubles: after a refusal it takes the whole address space")
+def test_a_value_that_asked_for_all_memory_leaves_the_worker_as_able_as_before(repository: Path, data: Path) -> None:
+    with serving(repository / "huge", data=data) as server:
+        assert [zeros(server, count).status for count in (2**40, 10**9, 2 * 10**9)] == [500] * 3
+        assert [zeros(server, 15_000_000).status for _ in range(2)] == [200] * 2
+
+
+@pytest.mark.parametrize("count", [-5, 2**62])
+def test_a_size_that_cannot_be_is_the_engines_failure_and_nothing_of_it_is_told(server: Server, count: int) -> None:
+    answer = zeros(server, count)
     assert (answer.status, answer.code) == (500, "engine_failed")
     assert_well_told(answer)
 

@@ -39,7 +39,11 @@ async def echo(request: HttpRequest) -> HttpAnswer:
 
 @contextmanager
 def serving(
-    respond: Respond = echo, limits: HttpLimits = LIMITS, tls: ssl.SSLContext | None = None, plain_loop: bool = False
+    respond: Respond = echo,
+    limits: HttpLimits = LIMITS,
+    tls: ssl.SSLContext | None = None,
+    plain_loop: bool = False,
+    path: str | None = None,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
 
@@ -57,7 +61,7 @@ def serving(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        served.call(served.server.start("127.0.0.1"))
+        served.call(served.server.start(None if path else "127.0.0.1", path=path))
         yield served
     finally:
         served.call(served.server.drain(0.2))

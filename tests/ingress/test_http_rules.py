@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from http_wire import GET, LIMITS, Served, raw, serving
+from tests.ingress.http_wire import GET, LIMITS, Served, raw, serving
 
 
 def head(*lines: bytes, start: bytes = b"POST / HTTP/1.1", host: bytes = b"Host: a\r\n") -> bytes:

@@ -1,5 +1,7 @@
 """Where the bytes are cut on their way never changes what is read from them."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +62,7 @@ def test_any_messages_cut_anywhere_come_out_whole_and_in_order(
 ) -> None:
     wire = b"".join(message(body, chunks) for body, chunks in messages)
     edges = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
-    pieces = [wire[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [wire[a:b] for a, b in pairwise(edges)]
     assert read(pieces) == [(b"POST", "/p", body) for body, _ in messages]
 
 

@@ -27,7 +27,7 @@ REPORTS_KEPT = 256
 _log = logging.getLogger("forwardpass.batching")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
 class Part:
     """One item's share of an outcome, or why the item as a whole has none."""
 
@@ -38,7 +38,7 @@ class Part:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
 class Outcome:
     """What a worker sent back for a batch: one part per item, in order, and its own durations."""
 
@@ -94,7 +94,7 @@ class Batcher:
         async with asyncio.TaskGroup() as running:
             while True:
                 await executor.vacant(ahead_at)
-                items, reason = await self._next()
+                items, reason = await self._next(executor)
                 now = self._clock()
                 rows = sum(item.rows for item in items)
                 waited_s = now - min(item.queued_s for item in items)
@@ -103,12 +103,19 @@ class Batcher:
                 )
                 running.create_task(self._settle(items, executor.submit(items), report))
                 ahead_at = prefetch_at(now, self._model.predict_s(rows), self._preprocess.predict_s(rows))
+                if items[0].alone:
+                    ahead_at = None
 
-    async def _next(self) -> tuple[list[Item], str]:
+    async def _next(self, executor: Executor) -> tuple[list[Item], str]:
+        idle = False
         while True:
             waiting = self._queue.view(self._clock())
             if waiting is None:
                 await self._queue.arrival()
+                continue
+            if waiting.alone and not idle:  # whoever shares its process would share the blame for its death
+                await executor.vacant(None)
+                idle = True
                 continue
             decision = release(waiting, self.batch)
             if isinstance(decision, Wait):

@@ -65,10 +65,10 @@ class Queue:
 
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Raises Failed queue_full, queue_bytes_full, queue_wait_too_long."""
-        wait_s = self.predicted_wait_s()
-        rows = self.rows + sum(item.rows for item in items)
-        total = self.bytes + sum(item.bytes_total for item in items)
         if self.items:  # an empty queue takes any request: its size was bounded at the door
+            wait_s = self.predicted_wait_s()
+            rows = self.rows + sum([item.rows for item in items])
+            total = self.bytes + sum([item.bytes_total for item in items])
             self._refuse_over("rows_max", rows, self._limits.rows_max, Code.QUEUE_FULL, wait_s)
             self._refuse_over("bytes_max", total, self._limits.bytes_max, Code.QUEUE_BYTES_FULL, wait_s)
             left_s = min(items[0].ticket.deadline - self._clock(), self._limits.wait_max_s)

@@ -33,7 +33,7 @@ _LENGTH = struct.Struct("<I")
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
 class Tensor:
     """``data`` holds exactly ``prod(shape)`` elements of ``datatype``; the first axis is the rows."""
 

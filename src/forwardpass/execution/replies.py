@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Failure
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import Field, Padding
 from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes
 from forwardpass.execution.padding import cut, pad, padded_length
-from forwardpass.execution.wire import OutputMeta, PartMeta, Run, WireError, split
+from forwardpass.execution.wire import ANSWER_BYTES_MAX, OutputMeta, PartMeta, Run, WireError, split
 from forwardpass.steps.protocol import Batch, Column
 
 Buffers = list[bytes | memoryview]
@@ -52,7 +52,7 @@ def columns_of(fields: Sequence[Field], run: Run, payload: memoryview, padding: 
 
 
 def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding | None) -> Reply:
-    """One batch of all items of ``run``: parts, and outputs cut into items."""
+    """One batch of all items of ``run``: parts, and outputs cut into items. Raises Failed for an item too large."""
     parts = _parts(batch, run.rows)
     alive = [part.rows for part in parts]
     lengths = _own_lengths(run, padding)
@@ -69,7 +69,16 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
         same = shapes.count(shapes[0]) == len(shapes)
         metas.append(OutputMeta(field.name, field.datatype, shapes[:1] if same else shapes, [len(e) for e in encoded]))
         buffers.extend(encoded)
+    largest = max(map(sum, zip(*(meta.sizes for meta in metas), strict=True)), default=0)
+    if largest > ANSWER_BYTES_MAX:
+        raise too_large(largest)
     return Reply(parts, metas, buffers)
+
+
+def too_large(size: int) -> Failed:
+    """The failure of a request whose outputs are more than an answer may hold."""
+    text = f"the answer would have {size} bytes of outputs; at most {ANSWER_BYTES_MAX} are allowed"
+    return Failed(Code.OUTPUT_TOO_LARGE, text)
 
 
 def merged(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply:

@@ -24,6 +24,7 @@ from forwardpass.core.tensor import Buffer
 INLINE_BYTES_MAX = 64 * 1024
 META_BYTES_MAX = 64 * 1024**2
 PAYLOAD_BYTES_MAX = 2 * 1024**3
+ANSWER_BYTES_MAX = 64 * 1024**2  # of one request's outputs: as much as a body may have by default
 PACKET_BYTES_MAX = INLINE_BYTES_MAX + 64
 _HEAD = struct.Struct("<4sBBHIQ")
 _MAGIC = b"FPW1"

@@ -19,7 +19,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Misconfigured
 from forwardpass.execution import wire
 from forwardpass.execution.box import close_box
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
+from forwardpass.execution.replies import Reply, columns_of, merged, reply_of, too_large
 from forwardpass.execution.selftest import SelfTest, self_test, warm_up
 from forwardpass.execution.wire import Done, Kind, Load, Loaded, RefusedLoad, Run
 from forwardpass.steps.protocol import Batch, Column
@@ -126,8 +126,14 @@ class Worker:
                 reply = _one_by_one(plan, job, _failure(error))
                 executed = monotonic_s()
             times = (job.preprocess_s, executed - started, monotonic_s() - executed)
-            done = Done(job.run.batch, reply.parts, reply.outputs, *times)
-            self.send(Kind.DONE, wire.encode(done), reply.buffers)
+            try:
+                self._answer(job.run.batch, reply, times)
+            except wire.WireError:  # all answers together are more than a frame holds
+                failure = too_large(sum(map(len, reply.buffers)))
+                self._answer(job.run.batch, merged([failure] * len(job.run.rows), plan.signature.outputs), times)
+
+    def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float]) -> None:
+        self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
 
 
 def _one_by_one(plan: Plan, job: Job, failure: Failure) -> Reply:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import orjson
 
@@ -26,7 +25,6 @@ _log = logging.getLogger("forwardpass.ingress")
 Endpoint = Callable[[HttpRequest, Match, str], Awaitable[HttpAnswer]]
 Decode = Callable[..., Request]
 Encode = Callable[[Answer, Request], HttpAnswer]
-T = TypeVar("T")
 
 
 class DataPlane:
@@ -68,8 +66,8 @@ class DataPlane:
         except Exception:  # a border: a defect of ours costs this request only
             _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
             answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), dialect, id)
-        if not any(name == b"X-Request-Id" for name, _ in answer.headers):
-            answer.headers.append((b"X-Request-Id", id.encode()))
+        if not answer.headers or answer.headers[0][0] != b"X-Request-Id":
+            answer.headers.insert(0, (b"X-Request-Id", id.encode()))
         client_id = http.headers.get(b"x-request-id")
         if client_id is not None and _CLIENT_ID.fullmatch(client_id):
             answer.headers.append((b"X-Client-Request-Id", client_id))
@@ -84,11 +82,15 @@ class DataPlane:
     async def _infer(self, http: HttpRequest, match: Match, id: str, decode: Decode, encode: Encode) -> HttpAnswer:
         variant = self._handle.route(match.pipeline, match.number)
         timeline = Timeline(http.received_s)
-        request = await _off_loop(len(http.body), lambda: decode(http, variant.signature, id, timeline))
+        if len(http.body) < OFF_LOOP_BYTES_MIN:
+            request = decode(http, variant.signature, id, timeline)
+        else:
+            request = await asyncio.to_thread(decode, http, variant.signature, id, timeline)
         timeline.decoded = self._clock()
         answer = await self._handle.answer(variant, request)
-        size = sum(tensor.bytes_total for tensor in answer.outputs.values())
-        return await _off_loop(size, lambda: encode(answer, request))
+        if sum([tensor.bytes_total for tensor in answer.outputs.values()]) < OFF_LOOP_BYTES_MIN:
+            return encode(answer, request)
+        return await asyncio.to_thread(encode, answer, request)
 
     async def _live(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
         return v2_metadata.live()
@@ -145,11 +147,6 @@ def batches_report(variant: Variant) -> dict[str, object]:
             for report in variant.batcher.reports
         ],
     }
-
-
-async def _off_loop(size_bytes: int, work: Callable[[], T]) -> T:
-    """Small work here, large work in a thread."""
-    return work() if size_bytes < OFF_LOOP_BYTES_MIN else await asyncio.to_thread(work)
 
 
 def _no_route(http: HttpRequest, allowed: "object", dialect: Dialect, id: str) -> HttpAnswer:

@@ -12,16 +12,16 @@ import logging
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from forwardpass.core.clock import Clock, random_id
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.ingress.framing import METHODS, Head, answer_head, decode_content
-from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.status import error_answer
+from forwardpass.ingress.writer import AnswerWriter
 
 SWEEP_S = 0.25  # how often the time limits are looked at
 LINGER_S = 1.0  # how long input is still discarded after the last answer, lest a reset overtake it
@@ -29,20 +29,10 @@ BACKLOG = 2048
 REFUSALS_MAX = 64  # connections over the limit that are told so at one time; the rest are only cut
 INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
-WRITE_BYTES = 64 * 1024  # a larger body is written in pieces of this size, as the client takes them
 
 log = logging.getLogger("forwardpass.ingress")
 
 Respond = Callable[[HttpRequest], Awaitable[HttpAnswer]]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpStatistics:
-    connections: int  # open now
-    running: int  # requests being answered now
-    requests: int  # handed to respond since the start
-    cancelled: int  # of these, given up because the client went away
-    refused: dict[Code, int]  # by this protocol itself
 
 
 class HttpServer:
@@ -53,6 +43,7 @@ class HttpServer:
         self.limits = limits
         self.clock = clock
         self.tls = tls
+        self.port = 0  # the one listened on, also when any was asked for
         self.draining = False
         self.running = self.requests = self.cancelled = 0
         self.refused: Counter[Code] = Counter()
@@ -73,6 +64,7 @@ class HttpServer:
         reuse_port: bool = False,
     ) -> None:
         """Listen on host and port, on a given listening socket or at a Unix path. Raises OSError."""
+        assert self._listener is None, "started twice"
         loop = asyncio.get_running_loop()
         common: dict[str, Any] = {"ssl": self.tls, "backlog": BACKLOG}
         if self.tls is not None:
@@ -84,14 +76,9 @@ class HttpServer:
         else:
             common["reuse_port"] = reuse_port
             self._listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
+        if path is None:
+            self.port = self._listener.sockets[0].getsockname()[1]
         self._sweep()
-
-    @property
-    def port(self) -> int:
-        """The port listened on, also when 0 was asked for."""
-        assert self._listener is not None, "not started"
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
 
     def stop_accepting(self) -> None:
         if self._listener is not None:
@@ -160,14 +147,13 @@ class _Connection(asyncio.Protocol):
         self._running = False
         self._client_ended = False
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
-        self._writable: asyncio.Future[None] | None = None  # the client does not take what we write
-        self._quiet_s = server.clock()  # since when nothing is asked; the other two: 0.0 = not the case
-        self._stalled_s = 0.0
-        self._ending_s = 0.0
+        self._quiet_s = server.clock()  # since when nothing is asked
+        self._ending_s = 0.0  # since when the last answer is written; 0.0 = it is not
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
+        self._writer = AnswerWriter(self._transport, self._server.clock)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self._loop = asyncio.get_running_loop()
@@ -272,13 +258,7 @@ class _Connection(asyncio.Protocol):
                     raise  # the client is gone; otherwise something inside gave up, which is no answer
                 answer = self._failed(error)
             close = answer.close or not head.keep_alive or server.draining
-            if not isinstance(answer.body, bytes) or len(answer.body) > WRITE_BYTES:
-                return await self._write_long(answer, head, close)
-            wire = answer_head(answer, len(answer.body), head.http_1_0, close)
-            self._transport.write(wire if head.method == b"HEAD" else wire + answer.body)
-            if self._writable is not None:
-                await self._writable
-            return close
+            return await self._writer.write(answer, head, close)
         except asyncio.CancelledError:
             server.cancelled += 1
             raise
@@ -304,58 +284,11 @@ class _Connection(asyncio.Protocol):
             answer.headers.append((b"Allow", b", ".join(sorted(METHODS))))
         return answer
 
-    async def _write_long(self, answer: HttpAnswer, head: Head, close: bool) -> bool:
-        """Write a body in pieces, each when the client has taken enough of those before it."""
-        body = answer.body
-        if isinstance(body, AsyncIterator):
-            return await self._write_stream(answer, body, head, close)
-        views = [memoryview(buffer).cast("B") for buffer in ((body,) if isinstance(body, bytes) else body)]
-        self._transport.write(answer_head(answer, sum(map(len, views)), head.http_1_0, close))
-        for view in views if head.method != b"HEAD" else ():
-            for start in range(0, len(view), WRITE_BYTES):
-                self._transport.write(view[start : start + WRITE_BYTES])
-                await self._taken()
-        return close
-
-    async def _write_stream(self, answer: HttpAnswer, body: AsyncIterator[bytes], head: Head, close: bool) -> bool:
-        """Each chunk leaves at once. A body that breaks off never looks whole to the client."""
-        close = close or head.http_1_0
-        self._transport.write(answer_head(answer, None, head.http_1_0, close))
-        try:
-            if head.method == b"HEAD":
-                return close
-            async for chunk in body:
-                if chunk:
-                    self._transport.write(chunk if head.http_1_0 else b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await self._taken()
-            if not head.http_1_0:
-                self._transport.write(b"0\r\n\r\n")
-            return close
-        except Exception:
-            log.exception("a streamed answer broke off")
-            if head.http_1_0:
-                self._transport.abort()  # its end is the connection's: only a reset tells the client
-            return True
-        finally:
-            if isinstance(body, AsyncGenerator):
-                await body.aclose()
-
-    async def _taken(self) -> None:
-        """Return when more may be written; a client that is gone ends the task here."""
-        if self._writable is not None:
-            await self._writable
-        elif self._transport.is_closing():
-            await asyncio.sleep(0)  # a lost connection takes writes without a word: let the loss arrive
-
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
-        self._stalled_s = self._server.clock()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
-        self._stalled_s = 0.0
+        self._writer.resume()
 
     def _end(self) -> None:
         """After the last answer: send our end, then discard what still comes in until the client closes too."""
@@ -377,8 +310,8 @@ class _Connection(asyncio.Protocol):
                 self.cut()
             elif now_s - self._ending_s > LINGER_S and not self._transport.get_write_buffer_size():
                 self._transport.close()
-        elif self._stalled_s:
-            if now_s - self._stalled_s > limits.write_time_s:
+        elif self._writer.stalled_s:
+            if now_s - self._writer.stalled_s > limits.write_time_s:
                 self.cut()
         elif not self._deaf:
             overdue = self._splitter.overdue(now_s)

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from forwardpass.core.errors import Code
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -50,3 +52,14 @@ class HttpLimits:
     decompressed_ratio_max: int = 100  # applies beyond 1 MiB
     write_buffer_max: int = 256 * 1024
     hosts: tuple[str, ...] = ()  # allowed Host names without port; () = any
+
+
+@dataclass(frozen=True, slots=True)
+class HttpStatistics:
+    """Counts of one listener."""
+
+    connections: int  # open now
+    running: int  # requests being answered now
+    requests: int  # handed to respond since the start
+    cancelled: int  # of these, given up because the client went away
+    refused: dict[Code, int]  # by this protocol itself

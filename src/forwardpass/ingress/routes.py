@@ -11,6 +11,9 @@ from typing import Literal
 from forwardpass.core.errors import Code, Refused, show
 
 Plane = Literal["data", "admin"]
+KNOWN_MAX = 1024
+KNOWN_CHARACTERS_MAX = 256
+"""Paths that matched are remembered, up to these bounds: a server is asked for the same few all day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class Table:
 
     def __init__(self, plane: Plane) -> None:
         self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
+        self._known: dict[tuple[bytes, str], Match] = {}
         for route in ROUTES:
             if route.plane == plane:
                 segments = route.pattern.split("/")
@@ -97,6 +101,9 @@ class Table:
 
     def match(self, method: bytes, path: str) -> Match | Sequence[bytes]:
         """The route, or the methods that are allowed there; none: no such path. HEAD is served as GET."""
+        known = self._known.get((method, path))
+        if known is not None:
+            return known
         wanted = b"GET" if method == b"HEAD" else method
         given = path.split("/")
         allowed: list[bytes] = []
@@ -105,7 +112,10 @@ class Table:
             if values is None:
                 continue
             if route.method == wanted:
-                return Match(route, values)
+                match = Match(route, values)
+                if len(self._known) < KNOWN_MAX and len(path) <= KNOWN_CHARACTERS_MAX:
+                    self._known[(method, path)] = match
+                return match
             allowed += [b"GET", b"HEAD"] if route.method == b"GET" else [route.method]
         return allowed
 

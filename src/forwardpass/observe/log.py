@@ -1,10 +1,9 @@
 """One JSON line per event on standard error: bounded, escaped, never blocking a request (FAULTS G2, G5)."""
 
+import json
 import logging
 import sys
 from typing import Any
-
-import msgspec
 
 from forwardpass.core.clock import wall_s
 
@@ -28,8 +27,16 @@ class JsonLines(logging.Formatter):
             )
         if record.exc_info:
             fields["trace"] = self.formatException(record.exc_info)[-VALUE_CHARACTERS_MAX:]
-        line = msgspec.json.encode(fields, enc_hook=repr).decode()
-        return line if len(line) <= LINE_BYTES_MAX else line[: LINE_BYTES_MAX - 2] + '"}'
+        line = json.dumps(fields)
+        if len(line) > LINE_BYTES_MAX:  # escapes can make six characters of one
+            line = json.dumps(
+                {name: value for name, value in fields.items() if len(json.dumps(value)) <= 512} | {"cut": True}
+            )
+        return (
+            line
+            if len(line) <= LINE_BYTES_MAX
+            else json.dumps({"level": fields["level"], "text": "too long", "cut": True})
+        )
 
 
 class TextLines(logging.Formatter):

@@ -4,6 +4,7 @@ Records are kept raw and turned into a receipt only when somebody asks, so keepi
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +15,17 @@ from forwardpass.core.timeline import BatchReport, Timeline
 KEPT_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
 class Record:
     """What is known of one request when it ends; ``outcome`` is "ok" or an error code."""
 
     id: str
     version: Version
     timeline: Timeline
-    batches: tuple[BatchReport, ...]
+    batches: Sequence[BatchReport]
     rows: int
     rows_failed: int
-    notes: tuple[Note, ...]
+    notes: Sequence[Note]
     repeatable: str  # "" = yes, else why not
     outcome: str
 

@@ -13,6 +13,8 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
+from forwardpass.execution.replies import too_large
+from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
 from forwardpass.rollout.route import Routes
@@ -104,6 +106,9 @@ class Handle:
 
     def _respond(self, variant: Variant, request: Request, parts: Sequence[ItemResult]) -> Answer:
         """Join the parts, in row order, into the outputs that were asked for."""
+        size = sum(len(output.data) for part in parts for output in part.outputs)
+        if size > ANSWER_BYTES_MAX:
+            raise too_large(size)
         last = parts[-1].batch
         timeline = request.timeline
         timeline.returned = self._clock()
@@ -145,10 +150,10 @@ class Handle:
             request.id,
             variant.version,
             request.timeline,
-            tuple(part.batch for part in parts),
+            [part.batch for part in parts],
             request.rows,
-            sum(len(part.failures) for part in parts),
-            tuple(note for part in parts for note in part.notes),
+            sum([len(part.failures) for part in parts]),
+            [note for part in parts for note in part.notes],
             "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
             outcome,
         )

@@ -1,0 +1,150 @@
+"""Write docs/reference.md from the code: python docs/make_reference.py. A test fails while the page is out of date."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from forwardpass.cli import main as command_line
+from forwardpass.core import pipeline
+from forwardpass.engines.discover import engine_kind, engine_names
+from forwardpass.execution.kinds import kinds
+from forwardpass.execution.model_step import ModelOptions
+from forwardpass.ingress.routes import ROUTES
+from forwardpass.observe.metrics import TABLE
+from forwardpass.settings import SECTIONS
+from forwardpass.steps.own import Own
+
+PAGE = Path(__file__).with_name("reference.md")
+HEAD = """# Reference
+
+Written by `make docs` from the code; do not edit. Error codes are in [errors.md](errors.md).
+"""
+DEFINITION = {
+    "": pipeline.Pipeline,
+    "[[inputs]]": pipeline.Input,
+    "[checks]": pipeline.Checks,
+    "[batch]": pipeline.Batch,
+    "[batch.padding]": pipeline.Padding,
+    "[queue]": pipeline.Queue,
+    "[workers]": pipeline.Workers,
+    "[[golden]]": pipeline.Golden,
+}
+_MEMBER = re.compile(r"^    (\w+): .*?(?:  # (.*))?$", re.MULTILINE)
+
+
+def page() -> str:
+    parts = (HEAD, *_commands(), *_settings(), *_definition(), *_steps(), *_engines(), *_routes(), *_metrics())
+    return "\n".join(parts) + "\n"
+
+
+def _commands() -> Iterator[str]:
+    yield "## Commands\n"
+    context = click.Context(command_line, info_name="forwardpass")
+    for name in command_line.list_commands(context):
+        command = command_line.commands[name]
+        usage = command.collect_usage_pieces(click.Context(command, info_name=name, parent=context))
+        yield f"### `forwardpass {name} {' '.join(usage)}`\n"
+        yield f"{command.help}\n"
+        options = [option for option in command.params if isinstance(option, click.Option)]
+        if options:
+            yield _table(("option", "what it does"), ((_code(_flag(option)), option.help or "") for option in options))
+
+
+def _flag(option: click.Option) -> str:
+    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    return f"{option.opts[0]}{value}"
+
+
+def _settings() -> Iterator[str]:
+    yield "## Settings of the server\n"
+    yield "In a `server.toml` (`--settings`), or one by one (`--set SECTION.KEY=VALUE`).\n"
+    for section, kind in SECTIONS.items():
+        yield f"### `[{section}]`\n"
+        yield " ".join((kind.__doc__ or "").split()) + "\n"
+        rows = (
+            (_code(each.name), _value(each.default), _bounds(each.metadata), each.metadata["doc"])
+            for each in fields(kind)
+        )
+        yield _table(("key", "default", "allowed", "what it is"), rows)
+
+
+def _bounds(metadata: Any) -> str:
+    return "" if metadata["low"] is None else f"{metadata['low']:g} to {metadata['high']:g}"
+
+
+def _definition() -> Iterator[str]:
+    yield "## `pipeline.toml`\n"
+    for section, kind in DEFINITION.items():
+        yield f"### `{section}`\n" if section else "### At the top\n"
+        said = {name: text or "" for name, text in _MEMBER.findall(inspect.getsource(kind))}
+        rows = ((_code(each.name), _default(each), said.get(each.name, "")) for each in fields(kind))
+        yield _table(("key", "default", "what it is"), rows)
+
+
+def _steps() -> Iterator[str]:
+    yield "## Steps\n"
+    options = {name: getattr(kind, "options", ModelOptions) for name, kind in sorted(kinds().items())}
+    for name, kind in {**options, "steps:NAME": Own}.items():
+        assert is_dataclass(kind), f"the options of {name} are declared"
+        yield f"### `{name}`\n"
+        yield " ".join((kind.__doc__ or "").split()) + "\n"
+        yield _table(("option", "default", "allowed", "what it is"), map(_step_option, fields(kind)))
+
+
+def _step_option(each: Any) -> Sequence[str]:
+    return (_code(each.name), _default(each), each.metadata["rule"].allowed, each.metadata["doc"])
+
+
+def _engines() -> Iterator[str]:
+    yield "## Engines\n"
+    yield "Options of an engine are written in its `model` step.\n"
+    for name in engine_names():
+        yield f"### `{name}`\n"
+        options = engine_kind(name).options
+        yield _table(
+            ("option", "default", "allowed"),
+            ((_code(key), _value(option.default), option.allowed) for key, option in options.items()),
+        )
+
+
+def _routes() -> Iterator[str]:
+    yield "## Routes\n"
+    yield _table(
+        ("plane", "route", "what it does"),
+        ((route.plane, _code(f"{route.method.decode()} {route.pattern}"), route.summary) for route in ROUTES),
+    )
+
+
+def _metrics() -> Iterator[str]:
+    yield "## Metrics\n"
+    yield "`GET /metrics` of the admin plane, in the Prometheus text format.\n"
+    yield _table(("name", "type", "what it counts"), ((_code(name), *told) for name, told in TABLE.items()))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines) + "\n"
+
+
+def _default(each: Any) -> str:
+    if each.default is not MISSING:
+        return "" if each.default is None else _value(each.default)
+    return "" if each.default_factory is not MISSING else "required"
+
+
+def _value(value: object) -> str:
+    return _code(json.dumps(value))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

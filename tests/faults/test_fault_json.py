@@ -1,0 +1,83 @@
+"""Bodies that are no strict JSON, or JSON of another meaning, over HTTP (group J)."""
+
+import json
+
+import pytest
+from asking import Call, infer
+from oracle import assert_well_told
+
+from serving import Server, wait_until
+
+RIGHT = infer().body
+
+
+def data(text: str) -> bytes:
+    """A right call with this text as its data."""
+    return RIGHT.replace(b"[1, 2, 3, 4]", text.encode())
+
+
+def top(text: str) -> bytes:
+    """A right call with this text before its first key."""
+    return RIGHT.replace(b"{", b"{" + text.encode(), 1)
+
+
+ROWS = {
+    "J1 65 deep": (data("[" * 62 + "1" + "]" * 62), "json_too_deep"),
+    "J1 100,000 open": (b"[" * 100_000, "json_too_deep"),
+    "J1 5,000,000 open": (b"[" * 5_000_000, "json_too_deep"),
+    "J1 objects": (b'{"a":' * 100_000, "json_too_deep"),
+    "J2 twice": (top('"id": "a", "id": "b", '), "json_duplicate_key"),
+    "J2 twice by escape": (top('"id": "a", "\\u0069d": "b", '), "json_duplicate_key"),
+    "J2 twice within": (RIGHT.replace(b'"name"', b'"name": "y", "name"'), "json_duplicate_key"),
+    "J3 NaN": (data("[1, 2, 3, NaN]"), "json_invalid"),
+    "J3 Infinity": (data("[1, 2, 3, -Infinity]"), "json_invalid"),
+    "J3 1e400": (data("[1, 2, 3, 1e400]"), "json_invalid"),
+    "J6 true": (data("[1, 2, 3, true]"), "wrong_type"),
+    "J6 text": (data('[1, 2, 3, "4"]'), "wrong_type"),
+    "J6 null": (data("[1, 2, 3, null]"), "wrong_type"),
+    "J7 lone surrogate": (top('"id": "\\ud800", '), "json_invalid"),
+    "J7 reversed pair": (top('"id": "\\udc00\\ud800", '), "json_invalid"),
+    "J9 empty": (b"", "json_invalid"),
+    "J9 spaces": (b"   ", "json_invalid"),
+    "J9 null": (b"null", "wrong_type"),
+    "J9 list": (b"[]", "wrong_type"),
+    "J9 text": (b'"x"', "wrong_type"),
+    "J9 number": (b"1", "wrong_type"),
+    "J10 two documents": (RIGHT + RIGHT, "json_invalid"),
+    "J10 comma": (RIGHT[:-1] + b",}", "json_invalid"),
+    "J10 comment": (RIGHT + b"// more", "json_invalid"),
+    "J10 quotes": (RIGHT.replace(b'"', b"'"), "json_invalid"),
+    "J10 BOM": (b"\xef\xbb\xbf" + RIGHT, "json_invalid"),
+    "J10 UTF-16": (RIGHT.decode().encode("utf-16"), "json_invalid"),
+    "J10 not UTF-8": (top('"id": "?", ').replace(b"?", b"\xff"), "json_invalid"),
+    "J11 million keys": (json.dumps(dict.fromkeys(map(str, range(1_000_000)), 0)).encode(), "json_too_many_keys"),
+    "J14 __proto__": (top('"__proto__": {"a": 1}, '), "unknown_field"),
+    "J14 __class__": (top('"parameters": {"__class__": "x"}, '), "unknown_field"),
+    "J14 constructor": (top('"parameters": {"constructor": "x"}, '), "unknown_field"),
+    "J15 unknown": (top('"output": [], '), "unknown_field"),
+    "J15 misspelt": (top('"parameters": {"timeuot": 1}, '), "unknown_field"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_body_that_is_not_one_right_document_is_refused(server: Server, name: str) -> None:
+    body, code = ROWS[name]
+    answer = Call(body).send(server)
+    assert (answer.status, answer.code) == (400, code), answer.body
+    assert_well_told(answer)
+
+
+def test_a_misspelt_name_is_told_what_was_meant(server: Server) -> None:
+    assert_well_told(Call(ROWS["J15 unknown"][0]).send(server), "did you mean 'outputs'")
+    assert_well_told(Call(ROWS["J15 misspelt"][0]).send(server), "did you mean 'timeout'")
+
+
+def test_numbers_are_rounded_to_nearest(server: Server) -> None:
+    assert Call(data("[16777217, 0.1, 1e-46, -0.0]")).send(server).json["outputs"][0]["data"] == [16777216, 0.1, 0, 0]
+
+
+def test_a_million_lists_are_refused_and_nobody_else_waits_for_it(server: Server) -> None:
+    body = data("[" + "[1]," * 999_999 + "[1]]")
+    others = server.together(4, lambda n: Call(body).send(server).status if n == 0 else infer().send(server).status)
+    assert others == [400, 200, 200, 200]
+    wait_until(lambda: server.version("identity")["running"] == 0)

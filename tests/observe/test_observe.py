@@ -1,0 +1,71 @@
+import json
+import logging
+
+import pytest
+
+from forwardpass.core.errors import Code
+from forwardpass.core.pipeline import Pipeline, Step, Version
+from forwardpass.core.request import Note
+from forwardpass.core.timeline import BatchReport, Timeline
+from forwardpass.observe.log import LINE_BYTES_MAX, JsonLines
+from forwardpass.observe.metrics import TABLE, Metrics
+from forwardpass.observe.receipts import Receipts, Record, receipt
+
+VERSION = Version("p", 3, "digest", "/secret/folder", Pipeline((Step("model"),)))
+
+
+def record(id: str = "a", outcome: str = "ok") -> Record:
+    timeline = Timeline(
+        received=1.0, decoded=1.001, admitted=1.0011, queued=1.0012, released=1.0022, returned=1.0122, responded=1.0124,
+        preprocess_s=0.001, execute_s=0.007, postprocess_s=0.0005,
+    )  # fmt: skip
+    batch = BatchReport(7, 1.0022, 8, 5, "worker_free", 0, 0.001, 2)
+    return Record(id, VERSION, timeline, [batch], 2, 1, [Note(1, "truncated", {"kept": 256})], "", outcome)
+
+
+def test_a_receipt_says_who_answered_in_which_batch_and_what_each_stage_took() -> None:
+    made = receipt(record())
+    assert made["timings_us"] == {
+        "decode": 1000, "admit": 100, "queue": 1000, "preprocess": 1000, "execute": 7000, "postprocess": 500,
+        "wire": 1500, "respond": 200, "total": 12400,
+    }  # fmt: skip
+    assert (made["pipeline"], made["version"], made["digest"], made["repeatable"]) == ("p", 3, "digest", True)
+    assert made["batches"] == [{"id": 7, "rows": 8, "items": 5, "reason": "worker_free", "worker": 0}]
+    assert made["notes"] == [{"row": 1, "name": "truncated", "kept": 256}]
+    assert "secret" not in json.dumps(made)
+
+
+def test_stages_that_were_not_reached_are_left_out() -> None:
+    refused = record(outcome=Code.QUEUE_FULL)
+    refused.timeline = Timeline(received=1.0, decoded=1.1, admitted=1.2, responded=1.3)
+    assert set(receipt(refused)["timings_us"]) == {"decode", "admit", "respond", "total"}
+
+
+def test_only_the_last_receipts_are_kept() -> None:
+    kept = Receipts(2)
+    for id in "abc":
+        kept.keep(record(id))
+    assert kept.find("a") is None
+    assert kept.find("c") is not None
+
+
+def test_metrics_count_every_end_and_time_only_successes() -> None:
+    metrics = Metrics()
+    for outcome in ("ok", "ok", "cancelled"):
+        metrics.observe(record(outcome=outcome))
+    text = metrics.exposition({"forwardpass_queue_rows": [((("pipeline", "p"), ("version", "3")), 4)]})
+    assert 'forwardpass_requests_total{pipeline="p",version="3",outcome="ok"} 2' in text
+    assert 'forwardpass_requests_total{pipeline="p",version="3",outcome="cancelled"} 1' in text
+    assert 'forwardpass_request_seconds_count{pipeline="p",version="3"} 2' in text
+    assert 'forwardpass_request_seconds_bucket{pipeline="p",version="3",le="0.025"} 2' in text
+    assert 'forwardpass_queue_rows{pipeline="p",version="3"} 4' in text
+    assert all(f"# TYPE {name} " in text for name in TABLE)
+
+
+@pytest.mark.parametrize("value", ["line\nbreak \x1b[31m red", "x" * 100_000, "\ud800", b"\xff", {"a": 1}])
+def test_whatever_a_client_sends_becomes_one_bounded_line_of_json(value: object) -> None:
+    entry = logging.makeLogRecord({"msg": "event", "event": {"value": value}})
+    line = JsonLines().format(entry)
+    assert len(line.encode("utf-8", "surrogatepass")) <= LINE_BYTES_MAX
+    assert "\n" not in line and "\x1b" not in line
+    assert json.loads(line)["text"] == "event"
