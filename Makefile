@@ -5,8 +5,8 @@ BIN := .venv/bin
 MADE := .venv/.made
 LOCKING := build/locking
 
-# Programs beyond Python packages that tests or benches run, by the name of their Debian package. None so far.
-SERVICES :=
+# Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
+SERVICES := wrk
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo examples test check docs bench services lock
@@ -43,11 +43,11 @@ check: setup ## format, lint, types, architecture, docs
 docs: setup ## docs/reference.md, written from the code
 	$(BIN)/python docs/make_reference.py
 
-bench: setup ## what the server adds to the model, in ratios of one run
+bench: examples ## what the server adds to the model, in ratios of one run
 	$(BIN)/python bench/overhead.py
 
-services: ## programs that tests run and pip cannot install
-	@missing=""; for name in $(SERVICES); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
+services: ## programs that pip cannot install
+	@missing=""; for name in $(SERVICES); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
 	if [ -z "$$missing" ]; then echo "services: nothing to install"; \
 	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; \
 	else echo "services: run this as root: apt-get install$$missing" >&2; exit 1; fi

@@ -81,7 +81,7 @@ class Show:
 
 
 def wait_until_ready(show: Show) -> None:
-    """Tells of each version when it is ready. Raises Ended when the server ends or takes too long."""
+    """Tells of each version when it is ready. Raises Ended when one fails, the server ends or takes too long."""
     started, told = monotonic_s(), set()
     while monotonic_s() - started < START_LIMIT_S:
         if show.server.process.poll() is not None:
@@ -91,6 +91,8 @@ def wait_until_ready(show: Show) -> None:
             status = show.get(f"{show.server.admin_url}/status")
         except httpx.TransportError:  # it does not listen yet
             continue
+        if status["failures"]:
+            raise Ended(f"not everything could be loaded: {status['failures']}")
         for name, version in ((version["pipeline"], version) for version in status["versions"]):
             if version["ready"] and name not in told:
                 told.add(name)

@@ -49,6 +49,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 CATCHES_EVERYTHING: dict[str, str] = {
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
+    "ingress/writer.py": "a border: an answer that breaks off costs one connection",
     "batching/batcher.py": "a border: a defect costs one batch, never the loop",
     "execution/worker.py": "a border: whatever a model or step raises is the answer of its batch or its load",
     "execution/plan.py": "closes what was loaded, then raises again",

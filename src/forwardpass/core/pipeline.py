@@ -138,6 +138,13 @@ class Signature:
     batched: bool = True  # False: the model does not take any number of rows; requests run as they were sent
     fixed_rows: int | None = None  # what it takes instead, if it says
 
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """What stands before a row's shape in a request's tensors: any number of rows, a fixed one, or nothing."""
+        if self.batched:
+            return (-1,)
+        return () if self.fixed_rows is None else (self.fixed_rows,)
+
     @cached_property
     def bounds(self) -> tuple[tuple[Field, Input], ...]:
         """The columns, each with the input whose bounds its values must keep."""

@@ -1,6 +1,6 @@
 """The worker's half of the wire: a Run frame's bytes to columns, and the rows that came out to a Done frame."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -79,6 +79,18 @@ def too_large(size: int) -> Failed:
     """The failure of a request whose outputs are more than an answer may hold."""
     text = f"the answer would have {size} bytes of outputs; at most {ANSWER_BYTES_MAX} are allowed"
     return Failed(Code.OUTPUT_TOO_LARGE, text)
+
+
+def per_item(
+    columns: Mapping[str, Column], run: Run, padding: Padding | None
+) -> Iterator[tuple[int, dict[str, Column]]]:
+    """Each item's rows by themselves, without the padding they had for the batch's sake."""
+    lengths = _own_lengths(run, padding)
+    for item, (start, end) in enumerate(pairwise(accumulate(run.rows, initial=0))):
+        own = {name: column[start:end] for name, column in columns.items()}
+        if lengths is not None and padding is not None:
+            own.update({name: own[name][:, : lengths[item]] for name in padding.fields if name in own})
+        yield end - start, own
 
 
 def merged(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply:

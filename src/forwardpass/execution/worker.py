@@ -19,7 +19,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Misconfigured
 from forwardpass.execution import wire
 from forwardpass.execution.box import close_box
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.replies import Reply, columns_of, merged, reply_of, too_large
+from forwardpass.execution.replies import Reply, columns_of, merged, per_item, reply_of, too_large
 from forwardpass.execution.selftest import SelfTest, self_test, warm_up
 from forwardpass.execution.wire import Done, Kind, Load, Loaded, RefusedLoad, Run
 from forwardpass.steps.protocol import Batch, Column
@@ -141,10 +141,8 @@ def _one_by_one(plan: Plan, job: Job, failure: Failure) -> Reply:
     if len(job.run.rows) == 1 or not job.columns:
         return merged([failure] * len(job.run.rows), plan.signature.outputs)
     replies: list[Reply | Failure] = []
-    start = 0
-    for rows in job.run.rows:
-        batch = _batch({name: column[start : start + rows] for name, column in job.columns.items()}, rows)
-        start += rows
+    for rows, columns in per_item(job.columns, job.run, plan.padding):
+        batch = _batch(columns, rows)
         try:
             plan.preprocess(batch)
             plan.execute(batch)

@@ -28,7 +28,7 @@ class Splitter:
         """The next whole request, its body as sent; None when more bytes are needed. Raises Refused."""
         head = self._head
         if head is None:
-            head = self._take_head(now_s)
+            head = self._take_head(now_s) if self._position < len(self._buffer) else None
             if head is None:
                 return None
         length = head.length
@@ -53,7 +53,7 @@ class Splitter:
             self._position += 2  # some clients end a body with an empty line that belongs to nothing
         end = self._buffer.find(b"\r\n\r\n", self._position) + 4
         if end < 4:
-            if self._position < len(self._buffer):
+            if self._position < len(self._buffer):  # more than empty lines
                 self._begun_s = self._begun_s or now_s
                 check_begun(self._buffer[self._position :], self._limits)
             return None

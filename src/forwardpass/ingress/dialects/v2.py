@@ -148,6 +148,8 @@ def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, s
         else:
             values = rest[position : position + size]
             position += size
+        if not signature.leading:
+            given.shape.insert(0, 1)  # a model without an axis for rows: the request is one row
         column = to_column(given, where, values, *columns[place])
         if not found:
             request.rows = column.shape[0]

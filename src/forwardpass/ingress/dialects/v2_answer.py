@@ -26,7 +26,8 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
     buffers: list[bytes | memoryview] = []
     for name in request.outputs or [field.name for field in answer.signature.outputs]:
         tensor = answer.outputs[name]
-        output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": tensor.shape}
+        shape = tensor.shape if answer.signature.leading else tensor.shape[1:]
+        output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": shape}
         if request.binary.get(name, request.binary_default):
             buffer = _on_the_wire(tensor)
             output["parameters"] = {"binary_data_size": len(buffer)}

@@ -42,15 +42,15 @@ def model_metadata(version: Version, numbers: Sequence[int], signature: Signatur
             "name": version.pipeline,
             "versions": [str(number) for number in numbers],
             "platform": platform,
-            "inputs": [_tensor(field) for field in signature.columns],
-            "outputs": [_tensor(field) for field in signature.outputs],
+            "inputs": [_tensor(field, signature) for field in signature.columns],
+            "outputs": [_tensor(field, signature) for field in signature.outputs],
             "properties": {"description": version.definition.description, "digest": version.digest},
         }
     )
 
 
-def _tensor(field: Field) -> dict[str, object]:
-    return {"name": field.name, "datatype": field.datatype, "shape": [-1, *field.shape]}
+def _tensor(field: Field, signature: Signature) -> dict[str, object]:
+    return {"name": field.name, "datatype": field.datatype, "shape": [*signature.leading, *field.shape]}
 
 
 def _answer(body: object, status: int = 200) -> HttpAnswer:
