@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
@@ -175,14 +176,21 @@ class App:
         self._wanted = list(self._found.values()) if self.settings.run.versions == "all" else list(latest.values())
 
     async def _load_all(self) -> None:
-        """Every wanted version, one after the other; those that cannot be loaded do not stop the others."""
-        for found in self._wanted:
-            try:
-                await self._load(found)
-            except Failure as failure:
-                self._failures[(found.pipeline, found.number)] = failure
-                event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
-                _log.error(failure.text, extra={"event": {**event, "detail": failure.detail}})
+        """Every wanted version, as many at a time as there are cores; one that cannot be loaded does not stop the others."""
+        room = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+
+        async def load(found: Found) -> None:
+            async with room:
+                try:
+                    await self._load(found)
+                except Failure as failure:
+                    self._failures[(found.pipeline, found.number)] = failure
+                    event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
+                    _log.error(failure.text, extra={"event": {**event, "detail": failure.detail}})
+
+        async with asyncio.TaskGroup() as loading:
+            for found in self._wanted:
+                loading.create_task(load(found))
         self._loading = False
         if len(self._failures) == len(self._wanted):
             raise next(iter(self._failures.values()))

@@ -47,6 +47,10 @@ T = TypeVar("T")
 _NOT_HEALTHY = (OverloadedError, ServerError, DeadlineError, ConnectionFailed)
 
 
+_LIMITS = httpx.Limits(max_connections=128, max_keepalive_connections=128)
+"""No connection is closed while there is room: a pool that keeps fewer closes some under threads that take them."""
+
+
 class _Target:
     """Where a client sends to and on what terms: what both clients share."""
 
@@ -88,7 +92,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._target = _Target(url, key, deadline_s, retries)
-        self._http = httpx.Client(transport=transport)
+        self._http = httpx.Client(transport=transport, limits=_LIMITS)
 
     def predict(
         self,
@@ -196,7 +200,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._target = _Target(url, key, deadline_s, retries)
-        self._http = httpx.AsyncClient(transport=transport, timeout=None)
+        self._http = httpx.AsyncClient(transport=transport, timeout=None, limits=_LIMITS)
 
     async def predict(
         self,

@@ -52,7 +52,7 @@ REFUSED = {
     "H10 negative": (head(length(-1)) + BODY, 400, "bad_request"),
     "H10 signed": (head(length("+3")) + BODY, 400, "bad_request"),
     "H10 2^70": (head(length(2**70)) + BODY, 400, "bad_request"),
-    "H11 unknown coding": (head(b"Transfer-Encoding: xchunked") + BODY, 501, "not_implemented"),
+    "H11 unknown coding": (head(b"Transfer-Encoding: xchunked") + BODY, 400, "bad_request"),
     "H11 space before colon": (head(b"Transfer-Encoding : chunked") + BODY, 400, "bad_request"),
     "H13 no Host": (head(length(), host=b"") + BODY, 400, "bad_request"),
     "H13 two Hosts": (head(length(), b"Host: y") + BODY, 400, "bad_request"),

@@ -134,6 +134,10 @@ class Batcher:
         except WorkerLost as lost:
             self._after_loss(items, lost)
             report = replace(report, outcome=lost.code.value)
+        except asyncio.CancelledError:
+            for item in items:
+                item.ticket.finish(Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0))
+            raise
         except Exception:  # a defect of ours must cost this batch, never the loop
             _log.exception("batch %d could not be scattered", report.id)
             report = replace(report, outcome=Code.INTERNAL.value)

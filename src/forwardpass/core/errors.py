@@ -59,6 +59,7 @@ class Code(StrEnum):
     UNKNOWN_OUTPUT = "unknown_output"
     QUARANTINED = "quarantined"
     CONFLICT = "conflict"
+    FORBIDDEN = "forbidden"
     CANCELLED = "cancelled"
     # Failed
     QUEUE_FULL = "queue_full"

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -55,11 +57,13 @@ class AdminPlane:
             for route in ROUTES
             if route.plane == "admin"
         ]
-        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"], www_redirect=False)
+        return Starlette(routes=routes, middleware=[hosts], exception_handlers={404: _not_found, 405: _not_allowed})
 
     def _guarded(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
             try:
+                _refuse_foreign(request)
                 return await endpoint(request)
             except Failure as failure:
                 return problem(failure)
@@ -138,6 +142,13 @@ class _QuietServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _refuse_foreign(request: Request) -> None:
+    """A page of another site may make a browser send requests here; they carry its origin. Raises Refused."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+        raise Refused(Code.FORBIDDEN, "requests from pages of other origins are refused")
 
 
 def _named(values: Mapping[str, str]) -> tuple[str, int]:

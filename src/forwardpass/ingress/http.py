@@ -17,16 +17,15 @@ from typing import Any
 
 from forwardpass.core.clock import Clock, random_id
 from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.ingress.connections import OpenConnections
 from forwardpass.ingress.framing import METHODS, Head, answer_head, decode_content
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.status import error_answer
 from forwardpass.ingress.writer import AnswerWriter
 
-SWEEP_S = 0.25  # how often the time limits are looked at
 LINGER_S = 1.0  # how long input is still discarded after the last answer, lest a reset overtake it
 BACKLOG = 2048
-REFUSALS_MAX = 64  # connections over the limit that are told so at one time; the rest are only cut
 INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
 
@@ -47,11 +46,7 @@ class HttpServer:
         self.draining = False
         self.running = self.requests = self.cancelled = 0
         self.refused: Counter[Code] = Counter()
-        self._connections: set[_Connection] = set()
-        self._addresses: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._empty = asyncio.Event()
-        self._sweeper: asyncio.TimerHandle | None = None
+        self.connections = OpenConnections(limits, clock)
         self._listener: asyncio.Server | None = None
 
     async def start(
@@ -78,7 +73,7 @@ class HttpServer:
             self._listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
         if path is None:
             self.port = self._listener.sockets[0].getsockname()[1]
-        self._sweep()
+        self.connections.sweep()
 
     def stop_accepting(self) -> None:
         if self._listener is not None:
@@ -88,54 +83,16 @@ class HttpServer:
         """Let running requests end within the grace, each connection closing after its answer; then cut the rest."""
         self.stop_accepting()
         self.draining = True
-        for connection in tuple(self._connections):
-            connection.drain()
-        if self._connections:
-            self._empty.clear()
-            try:
-                await asyncio.wait_for(self._empty.wait(), grace_s)
-            except TimeoutError:
-                log.warning("drain: %d connections cut after %g s", len(self._connections), grace_s)
-        for connection in tuple(self._connections):
-            connection.cut()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        await self.connections.drain(grace_s)
 
     def statistics(self) -> HttpStatistics:
         refused = dict(self.refused)
-        return HttpStatistics(len(self._connections), self.running, self.requests, self.cancelled, refused)
-
-    def enter(self, connection: "_Connection", task: asyncio.Task[None], address: str) -> Failure | None:
-        """Count a new connection and own its task; a failure if there are too many."""
-        self._connections.add(connection)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._addresses[address] += 1
-        over = len(self._connections) - self.limits.connections_max
-        if over > REFUSALS_MAX:
-            connection.cut()
-        if over > 0 or self._addresses[address] > self.limits.connections_per_address_max:
-            return Failed(Code.TOO_MANY_CONNECTIONS, "too many connections are open", retry_after_s=1.0)
-        return None
-
-    def leave(self, connection: "_Connection", address: str) -> None:
-        self._connections.discard(connection)
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
-        if not self._connections:
-            self._empty.set()
-
-    def _sweep(self) -> None:
-        """One timer for all connections: a timer for each request would cost more than the request."""
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
-        now_s = self.clock()
-        for connection in tuple(self._connections):
-            connection.sweep(now_s)
+        return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, refused)
 
 
 class _Connection(asyncio.Protocol):
+    """Reads into a waiting line; one task answers what is in it. To its ``OpenConnections`` it is a Connection."""
+
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._limits = server.limits
@@ -158,14 +115,14 @@ class _Connection(asyncio.Protocol):
         self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
-        refusal = self._server.enter(self, self._task, self._peer)
+        refusal = self._server.connections.enter(self, self._task, self._peer)
         if refusal is not None:
             self._refuse(refusal)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
         self._task.cancel()
-        self._server.leave(self, self._peer)
+        self._server.connections.leave(self, self._peer)
 
     def eof_received(self) -> bool:
         """The client ended its side. If it waits for an answer it is taken to be gone; a refusal still goes out."""
@@ -303,7 +260,6 @@ class _Connection(asyncio.Protocol):
             self._transport.write_eof()
 
     def sweep(self, now_s: float) -> None:
-        """Enforce the limits in time."""
         limits = self._limits
         if self._ending_s:
             if now_s - self._ending_s > limits.write_time_s:
@@ -324,7 +280,6 @@ class _Connection(asyncio.Protocol):
         return not (self._running or self._line or self._splitter.begun or self._deaf)
 
     def drain(self) -> None:
-        """Close if nothing is going on; otherwise the answer to what is going on will close."""
         if self._idle():
             self._deaf = True
             self._task.cancel()
