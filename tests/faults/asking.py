@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving import Reply, Server
+from tests.serving import Reply, Server
 
 LENGTH = "Inference-Header-Content-Length"
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faulty import SECRET, write_faulty
-from oracle import Control, Oracle
-
-from serving import Server, forwardpass, serving, wait_until
+from tests.faults.faulty import SECRET, write_faulty
+from tests.faults.oracle import Control, Oracle
+from tests.serving import Server, forwardpass, serving, wait_until
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 def served(repository: Path, data: Path) -> Iterator[tuple[Server, Control]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATABASE_PASSWORD", SECRET)
-        with serving(repository, data=data) as running, Control(running) as control:
+        with (
+            serving(repository, data=data, settings={"limits.header_time_s": 2.0}) as running,
+            Control(running) as control,
+        ):
             wait_until(lambda: b"\nready: " in running.log.read_bytes())  # the last line that is not JSON
             yield running, control
 

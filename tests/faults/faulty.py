@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import fixtures_onnx
 from onnx import TensorProto
-from pipelines import OWN_CODE, OWN_MODEL
+from tests import fixtures_onnx
+from tests.e2e.pipelines import OWN_CODE, OWN_MODEL
 
 SECRET = "canary-3f1c9a7e5b"
 """In the server's environment: no worker, no answer and no log line may know it."""
@@ -29,7 +29,7 @@ GRAPHS = {
     "strings": fixtures_onnx.text_identity,
 }
 
-PROBE_CODE = '''
+PROBE_CODE = """
 import os
 import socket
 import subprocess
@@ -92,7 +92,7 @@ def attempt(text: str) -> str:
         return ACTS[act](where) if act in ACTS else act.upper()
     except OSError as error:
         return f"refused: {type(error).__name__}"
-'''
+"""
 
 PROBE = """
 [[inputs]]
@@ -131,4 +131,4 @@ def write_own(folder: Path, definition: str, code: str) -> None:
 def settle(root: Path) -> None:
     """Date everything back: files that were just written are given a second to settle."""
     for path in root.rglob("*"):
-        os.utime(path, (1_000_000_000, 1_000_000_000))
+        os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)

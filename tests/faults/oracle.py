@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faulty import CONTROL, SECRET
+from tests.faults.faulty import CONTROL, SECRET
+from tests.serving import Reply, Server, wait_until
 
 from forwardpass.core.errors import Code
 from forwardpass.observe.metrics import TABLE
-from serving import Reply, Server, wait_until
 
 GOLDEN = [1.5, -2.25, 3.0e-8, 65504.0]
 LOG_LINE_BYTES_MAX = 8192

@@ -1,12 +1,12 @@
 """What code inside a worker can reach: its own folder and the libraries, and nothing else (rule R6)."""
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
-from faulty import SECRET
-
-from serving import Server
+from tests.faults.faulty import SECRET
+from tests.serving import Server
 
 
 def attempt(server: Server, act: str, where: object = "") -> str:
@@ -54,7 +54,7 @@ def test_a_worker_reads_its_own_folder_and_cannot_change_it(server: Server, data
 
 
 def test_a_worker_cannot_read_another_model_nor_the_store(server: Server, data: Path, repository: Path) -> None:
-    others = [path for path in (data / "store").rglob("model.onnx")]
+    others = list((data / "store").rglob("model.onnx"))
     assert others
     for path in (*others, repository / "identity" / "1" / "model.onnx", *data.glob("trusted*"), server.log):
         assert attempt(server, "read", path).startswith("refused: "), path
@@ -66,3 +66,10 @@ def test_a_worker_sees_no_secret_of_the_servers_environment(server: Server) -> N
     assert "PATH" in seen
     assert SECRET not in seen
     assert "PASSWORD" not in seen
+
+
+def test_no_two_workers_share_a_descriptor(server: Server) -> None:
+    pids = [worker["pid"] for version in server.status()["versions"] for worker in version["workers"]]
+    held = [{os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()} - {"/dev/null"} for pid in pids]
+    assert len(held) > 5
+    assert sum(map(len, held)) == len(set().union(*held))

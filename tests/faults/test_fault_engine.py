@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from asking import Call, infer
-from faulty import write_own
-from oracle import assert_well_told
-from pipelines import OWN_CODE, OWN_MODEL
-
-from serving import Reply, Server, forwardpass, serving, wait_until
+from tests.e2e.pipelines import OWN_CODE, OWN_MODEL
+from tests.faults.asking import Call, infer
+from tests.faults.faulty import settle, write_own
+from tests.faults.oracle import assert_well_told
+from tests.serving import Reply, Server, forwardpass, serving, wait_until
 
 INT32_MIN = -(2**31)
 BACK_S = 3.0  # one second, with the slack of a busy machine
@@ -137,16 +136,23 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("when", DEATHS)
-def test_a_model_that_dies_before_it_serves_is_refused_and_the_others_serve(
-    tmp_path: Path, repository: Path, data: Path, when: str
-) -> None:
+def test_a_model_that_dies_before_it_serves_is_refused(tmp_path: Path, data: Path, when: str) -> None:
     write_own(tmp_path / "dying" / "1", OWN_MODEL, OWN_CODE.replace(*DEATHS[when]))
+    settle(tmp_path)
     forwardpass("trust", tmp_path / "dying", data=data)
     checked = forwardpass("check", tmp_path / "dying", data=data, check=False)
     assert checked.returncode == 2
     assert "while it loaded the model" in checked.stderr
     assert "Traceback" not in checked.stderr
+
+
+def test_a_model_that_dies_before_it_serves_keeps_no_other_from_serving(
+    tmp_path: Path, repository: Path, data: Path
+) -> None:
+    write_own(tmp_path / "dying" / "1", OWN_MODEL, OWN_CODE.replace(*DEATHS["at load"]))
+    settle(tmp_path)
+    forwardpass("trust", tmp_path / "dying", data=data)
     with serving(tmp_path / "dying", repository / "identity", data=data, ready=False) as server:
         wait_until(lambda: server.get("/v2/models/identity/ready").status == 200)
         assert infer().send(server).status == 200
-        assert "load_failed" in server.get("/v2/health/ready").json["error"]
+        wait_until(lambda: "load_failed" in server.get("/v2/health/ready").json["error"])

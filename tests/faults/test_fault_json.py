@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from asking import Call, infer
-from oracle import assert_well_told
-
-from serving import Server, wait_until
+from tests.faults.asking import Call, infer
+from tests.faults.oracle import assert_well_told
+from tests.serving import Server, wait_until
 
 RIGHT = infer().body
 

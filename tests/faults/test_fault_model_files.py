@@ -5,14 +5,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import fixtures_onnx
 import onnx
 import pytest
-from asking import infer
-from faulty import MODEL, settle
 from onnx import TensorProto, helper
-
-from serving import command, forwardpass, serving
+from tests import fixtures_onnx
+from tests.faults.asking import infer
+from tests.faults.faulty import MODEL, settle
+from tests.serving import command, forwardpass, serving
 
 
 def check(folder: Path, data: Path) -> "subprocess.CompletedProcess[str]":
@@ -31,7 +30,7 @@ def with_external_data(folder: Path, **entries: str) -> Path:
     weights = TensorProto(name="weights", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, value in entries.items():
         weights.external_data.add(key=key, value=value)
-    shape = ["N", 4]
+    shape: list[str | int | None] = ["N", 4]
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "weights"], ["y"])], "graph",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
@@ -74,17 +73,10 @@ def test_d2_external_data_that_is_not_a_plain_file_beside_the_model_is_refused(
     entries, place = D2[name]
     folder = with_external_data(tmp_path / "external" / "1", **entries)
     place(folder)
-    done = check_unsettled(folder, data)
+    done = check(folder, data)
     assert done.returncode == 2, done.stdout
     assert "weights" in done.stderr or "sub" in done.stderr
     assert "root:" not in done.stderr
-
-
-def check_unsettled(folder: Path, data: Path) -> "subprocess.CompletedProcess[str]":
-    """The same without touching what links may lead to."""
-    done = forwardpass("check", folder, data=data, check=False)
-    assert "Traceback" not in done.stdout + done.stderr
-    return done
 
 
 D5 = {
@@ -135,7 +127,8 @@ def test_d1_a_graph_no_engine_can_run_is_refused_without_the_engines_words(tmp_p
     path.write_bytes(model.SerializeToString())
     done = check(path.parent, data)
     assert done.returncode == 2
-    assert "error: model.onnx: onnxruntime cannot load this model" in done.stderr
+    error = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+    assert error.endswith("model.onnx: onnxruntime cannot load this model")
 
 
 def test_d3_names_that_are_no_names_are_passed_over_and_said(tmp_path: Path, data: Path) -> None:

@@ -8,11 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from asking import infer
-from faulty import write_own
-from pipelines import OWN_CODE, OWN_MODEL
-
-from serving import Reply, command, forwardpass, serving, wait_until
+from tests.e2e.pipelines import OWN_CODE, OWN_MODEL
+from tests.faults.faulty import settle, write_own
+from tests.serving import Reply, Server, command, forwardpass, free_port, serving, wait_until
 
 REFUSAL_S = 6.0  # two seconds, with the slack of a busy machine
 
@@ -23,7 +21,7 @@ def test_s2_a_request_longer_than_the_drain_is_ended_and_the_exit_is_clean(repos
 
         def ask() -> None:
             try:
-                ends.append(server.predict("own", {"x": [9000.0, 0.0]}))
+                ends.append(server.predict("own", {"x": [8500.0, 0.0]}))
             except OSError as error:
                 ends.append(error)
 
@@ -41,7 +39,8 @@ def test_s5_a_signal_during_a_load_ends_cleanly_and_the_next_start_serves(
     tmp_path: Path, data: Path, how: signal.Signals
 ) -> None:
     folder = tmp_path / "lengthy" / "1"
-    write_own(folder, OWN_MODEL, OWN_CODE.replace("class Model:", "time.sleep(3)\nclass Model:"))
+    write_own(folder, OWN_MODEL, OWN_CODE.replace("class Model:", "time.sleep(1.5)\nclass Model:"))
+    settle(folder)
     forwardpass("trust", folder, data=data)
     with serving(folder, data=data, ready=False) as server:
         wait_until(lambda: server.process.poll() is None and server.get("/live", admin=True).status == 200)
@@ -74,18 +73,13 @@ def test_s6_a_server_that_was_stopped_drops_what_expired_and_keeps_its_workers(r
         assert server.worker_pids("own") == pids
 
 
-def _file(path: Path) -> Path:
-    path.write_text("a file")
-    return path
-
-
 S7 = {
     "unknown setting": (["--set", "data.prot=1"], "data.prot"),
-    "setting out of bounds": (["--set", "data.port=70000"], "data.port"),
+    "setting out of bounds": (["--set", "limits.body_bytes_max=1"], "limits.body_bytes_max"),
     "open to the world": (["--set", "data.host=0.0.0.0"], "no authentication"),
     "no such settings file": (["--settings", "{}/none.toml"], "none.toml"),
     "settings that are no TOML": (["--settings", "{}/bad.toml"], "bad.toml"),
-    "settings that are a folder": (["--settings", "{}"], "settings"),
+    "settings that are a folder": (["--settings", "{}"], "TOML"),
     "no such certificate": (["--set", "data.tls_certificate={}/no.pem", "--set", "data.tls_key={}/no.key"], "tls"),
     "half a certificate": (["--set", "data.tls_key={}/no.key"], "data.tls_"),
     "a file for a data folder": (["--set", "run.data={}/bad.toml"], ""),
@@ -110,11 +104,29 @@ def test_s7_a_start_that_cannot_be_is_refused_in_a_clear_line(tmp_path: Path, re
     assert len(done.stderr.splitlines()) <= 5
 
 
-def test_g5_a_server_whose_log_is_closed_goes_on(repository: Path, data: Path) -> None:
-    with serving(repository / "own", repository / "identity", data=data) as server:
-        reader, writer = os.pipe()
-        os.close(reader)
-        os.close(writer)
-        for value in (-1.0, -1.5, -1.0):
-            assert server.predict("own", {"x": [-1.0, value]}).status == 500
-        assert infer().send(server).status == 200
+def test_g5_a_server_whose_log_nobody_reads_any_more_goes_on(repository: Path, data: Path) -> None:
+    port, admin_port = free_port(), free_port()
+    process = subprocess.Popen(
+        command("serve", repository / "own", "--port", str(port), "--admin-port", str(admin_port),
+                "--set", f"run.data={data}", "--set", "run.ready_grace_s=0"),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    server = Server(process, port, admin_port, data)
+    try:
+        wait_until(lambda: _answers(server))
+        assert process.stderr is not None
+        process.stderr.close()
+        assert [server.predict("own", {"x": [-1.0, n]}).status for n in range(3)] == [500] * 3
+        assert server.predict("own", {"x": [1.0, 2.0]}).json["outputs"] == {"y": 3.0}
+        server.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(server: Server) -> bool:
+    try:
+        return server.get("/ready", admin=True).status == 200
+    except OSError:
+        return False

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from asking import Call, binary, infer
-from oracle import assert_well_told
-
-from serving import Server
+from tests.faults.asking import Call, binary, infer
+from tests.faults.oracle import assert_well_told
+from tests.serving import Server
 
 FLOATS = struct.pack("<4f", 1, 2, 3, 4)
 INT32_MIN = -(2**31)
@@ -130,7 +129,7 @@ def test_a_timeout_is_cut_to_the_longest_deadline(server: Server, timeout: int) 
 
 @pytest.mark.parametrize("form", ["json", "binary"])
 def test_extreme_numbers_come_back_bit_for_bit(server: Server, form: str) -> None:
-    extremes = np.float32([-0.0, 1e-45, 3.4028235e38, 1.1754944e-38])
+    extremes = np.array([-0.0, 1e-45, 3.4028235e38, 1.1754944e-38], np.float32)
     call = infer(data=extremes.astype(float).tolist()) if form == "json" else binary(extremes.tobytes(), 16)
     message = json.loads(call.body[: int(call.headers.get(HEADER, len(call.body)))])
     head = json.dumps(message | {"outputs": [{"name": "y", "parameters": {"binary_data": True}}]}).encode()

@@ -1,5 +1,6 @@
 """What a dialect decodes bytes to and what it encodes an answer from: the same for every protocol."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +49,6 @@ class Answer:
     signature: Signature
     outputs: dict[str, Tensor]
     rows: int  # of the request
-    failures: dict[int, Failure]
-    notes: list[Note]
+    failures: Mapping[int, Failure]
+    notes: Sequence[Note]
     receipt: dict[str, Any] | None = None

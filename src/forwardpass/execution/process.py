@@ -145,8 +145,8 @@ class WorkerProcess:
         self._loading_since = self._seen_s = self._clock()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-m", "forwardpass.execution.worker",
-            str(childs_end.fileno()), str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
-            pass_fds=(childs_end.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+            str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
+            start_new_session=True, stdin=childs_end.fileno(),  # an inheritable one would reach workers started meanwhile
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
             env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip

@@ -139,12 +139,11 @@ decode = _Decoders(
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The two ends: front (non-blocking) and worker (blocking, inheritable)."""
+    """The two ends: front (non-blocking) and worker (blocking); no other process gets to know either."""
     front, worker = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (front, worker):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 * PACKET_BYTES_MAX)
     front.setblocking(False)
-    worker.set_inheritable(True)
     return front, worker
 
 

@@ -168,9 +168,14 @@ def _failure(error: Exception) -> Failure:
 
 
 def main() -> None:
-    """``python -m forwardpass.execution.worker FD PARENT MEMORY_BYTES``, started by ``process.py`` only."""
-    descriptor, parent, memory_max_bytes = (int(argument) for argument in sys.argv[1:4])
-    end = socket.socket(fileno=descriptor)
+    """``python -m forwardpass.execution.worker PARENT MEMORY_BYTES``, started by ``process.py`` only.
+
+    Its end of the wire comes as standard input and is moved away from there, out of reach of what reads that.
+    """
+    parent, memory_max_bytes = (int(argument) for argument in sys.argv[1:3])
+    end = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     frame = wire.receive(end)
     if frame is None:
         return

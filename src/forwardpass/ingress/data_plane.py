@@ -36,9 +36,11 @@ class DataPlane:
         self._product_version = product_version
         self._clock = clock
         self._table = Table("data")
+        self._inference: dict[str, tuple[Decode, Encode]] = {
+            "v2_infer": (v2.decode_infer, v2_answer.encode_infer),
+            "predict": (predict.decode, predict.encode),
+        }
         self._endpoints: dict[str, Endpoint] = {
-            "v2_infer": self._v2_infer,
-            "predict": self._predict,
             "live": self._live,
             "ready": self._ready,
             "server_metadata": self._server_metadata,
@@ -55,7 +57,11 @@ class DataPlane:
         try:
             match = self._table.match(http.method, http.path)
             if isinstance(match, Match):
-                answer = await self._endpoints[match.route.endpoint](http, match, id)
+                dialect_of = self._inference.get(match.route.endpoint)
+                if dialect_of is not None:
+                    answer = await self._infer(http, match, id, *dialect_of)
+                else:
+                    answer = await self._endpoints[match.route.endpoint](http, match, id)
             else:
                 answer = _no_route(http, match, dialect, id)
         except Failure as failure:
@@ -72,12 +78,6 @@ class DataPlane:
         if client_id is not None and _CLIENT_ID.fullmatch(client_id):
             answer.headers.append((b"X-Client-Request-Id", client_id))
         return answer
-
-    async def _v2_infer(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
-        return await self._infer(http, match, id, v2.decode_infer, v2_answer.encode_infer)
-
-    async def _predict(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
-        return await self._infer(http, match, id, predict.decode, predict.encode)
 
     async def _infer(self, http: HttpRequest, match: Match, id: str, decode: Decode, encode: Encode) -> HttpAnswer:
         variant = self._handle.route(match.pipeline, match.number)

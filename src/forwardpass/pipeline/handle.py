@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from forwardpass.batching.ticket import Item, ItemResult
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
+from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
 from forwardpass.execution.replies import too_large
@@ -71,7 +72,8 @@ class Handle:
                 items[0].ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
             raise
         finally:
-            variant.queue.discard(items)
+            if outcome != "ok":
+                variant.queue.discard(items)
             variant.exit()
             record = self._observe(variant, request, parts, outcome)
         if request.receipt:
@@ -115,24 +117,10 @@ class Handle:
         timeline.released = last.released_s
         timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
         timeline.postprocess_s = last.postprocess_s
-        outputs: dict[str, Tensor] = {}
-        for index, field in enumerate(variant.signature.outputs):
-            if request.outputs and field.name not in request.outputs:
-                continue
-            columns = [part.outputs[index] for part in parts if part.rows]
-            rows = sum(part.rows for part in parts)
-            shape = columns[0].shape if columns else tuple(max(size, 0) for size in field.shape)
-            if any(column.shape != shape for column in columns):
-                text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
-                raise Refused(Code.SHAPE_MISMATCH, text)
-            data = columns[0].data if len(columns) == 1 else b"".join(column.data for column in columns)
-            outputs[field.name] = Tensor(field.datatype, (rows, *shape), data)
-        if request.outputs:
-            outputs = {name: outputs[name] for name in request.outputs}
+        outputs = self._outputs(variant, request, parts)
         if len(parts) == 1:
-            return Answer(
-                variant.version, variant.signature, outputs, request.rows, dict(parts[0].failures), list(parts[0].notes)
-            )
+            only = parts[0]
+            return Answer(variant.version, variant.signature, outputs, request.rows, only.failures, only.notes)
         failures: dict[int, Failure] = {}
         notes: list[Note] = []
         start = 0
@@ -141,6 +129,16 @@ class Handle:
             notes.extend(Note(start + note.row, note.name, note.value) for note in part.notes)
             start += part.rows + len(part.failures)
         return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes)
+
+    def _outputs(self, variant: Variant, request: Request, parts: Sequence[ItemResult]) -> dict[str, Tensor]:
+        if len(parts) == 1:
+            part = parts[0]
+            joined = {
+                column.name: Tensor(column.datatype, (part.rows, *column.shape), column.data) for column in part.outputs
+            }
+        else:
+            joined = {field.name: _joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)}
+        return {name: joined[name] for name in request.outputs} if request.outputs else joined
 
     def _observe(self, variant: Variant, request: Request, parts: Sequence[ItemResult], outcome: str) -> Record:
         """Leave the record from which receipt, metrics and log are made."""
@@ -160,3 +158,13 @@ class Handle:
         self._receipts.keep(record)
         self._metrics.observe(record)
         return record
+
+
+def _joined(field: Field, index: int, parts: Sequence[ItemResult]) -> Tensor:
+    columns = [part.outputs[index] for part in parts if part.rows]
+    shape = columns[0].shape if columns else tuple(max(size, 0) for size in field.shape)
+    if any(column.shape != shape for column in columns):
+        text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
+        raise Refused(Code.SHAPE_MISMATCH, text)
+    data = b"".join([column.data for column in columns])
+    return Tensor(field.datatype, (sum([part.rows for part in parts]), *shape), data)

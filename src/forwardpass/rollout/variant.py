@@ -90,7 +90,10 @@ class Variant:
     @property
     def available(self) -> bool:
         """At least one worker can run a batch now, or is about to be able to."""
-        return any(worker.state in (State.READY, State.RESTARTING) for worker in self.workers)
+        for worker in self.workers:
+            if worker.state is State.READY or worker.state is State.RESTARTING:
+                return True
+        return False
 
     @property
     def ready(self) -> bool:
