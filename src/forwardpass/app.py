@@ -24,7 +24,7 @@ from forwardpass.ingress.message import HttpLimits
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.golden import verify
-from forwardpass.pipeline.handle import Deadlines, Handle
+from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, scan, take_in
 from forwardpass.pipeline.trust import Trust
 from forwardpass.rollout.fleet import Fleet
@@ -65,7 +65,7 @@ class App:
         self.receipts = Receipts(settings.run.receipts_kept)
         self.metrics = Metrics()
         self.handle = Handle(
-            self.routes, Deadlines(settings.limits.deadline_s), clock, receipts=self.receipts, metrics=self.metrics
+            self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
         data_plane = DataPlane(self.handle, self.why_not_ready, PRODUCT_VERSION, clock)

@@ -1,6 +1,5 @@
 """What ``forwardpass predict`` and ``forwardpass receipt`` do: fields from the command line, asked here or at a server."""
 
-import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,15 +25,7 @@ def record(given: Sequence[str], inputs: Sequence[Input]) -> dict[str, Any]:
     A single ``@path`` without a name goes to the only input. Raises Refused.
     """
     types = {wanted.name: wanted.type for wanted in inputs}
-    values: dict[str, Any] = {}
-    for pair in given:
-        name, equals, text = pair.partition("=")
-        if not equals and pair.startswith("@") and len(inputs) == 1:
-            name, text = inputs[0].name, pair
-        elif not equals:
-            raise Refused(Code.INVALID_INPUT, f'"{pair}": expected field=value or field=@file')
-        values[name] = _value(types.get(name, ""), text)
-    return values
+    return {name: _value(types.get(name, ""), text) for name, text in _pairs(given, [*types])}
 
 
 async def ask_here(version: Version, given: Sequence[str], threads: int, *, receipt: bool) -> dict[str, Any]:
@@ -57,22 +48,44 @@ async def ask_here(version: Version, given: Sequence[str], threads: int, *, rece
 
 
 def ask_server(url: str, pipeline: str, given: Sequence[str], *, receipt: bool) -> Any:
-    """The server's answer as it came. Raises Refused or Failed with the server's own code."""
-    metadata = _fetch(UrlRequest(f"{url}/v2/models/{pipeline}"))
-    types = {"BYTES": "text"}
-    inputs = [Input(one["name"], "text" if one["datatype"] in types else "tensor") for one in metadata["inputs"]]
-    body = json.dumps({name: _jsonable(value) for name, value in record(given, inputs).items()}).encode()
+    """The server's answer as it came; a form, so that the server decides what is text, bytes or JSON.
+
+    Raises Refused or Failed with the server's own code.
+    """
+    names = [one["name"] for one in _fetch(UrlRequest(f"{url}/v2/models/{pipeline}"))["inputs"]]
+    boundary = random_id()
+    parts = [
+        b'--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+        % (boundary.encode(), name.encode(), _file(text[1:]) if text.startswith("@") else text.encode())
+        for name, text in _pairs(given, names)
+    ]
+    body = b"".join(parts) + b"--%s--\r\n" % boundary.encode()
     query = "?receipt=full" if receipt else ""
-    return _fetch(UrlRequest(f"{url}/predict/{pipeline}{query}", body, {"Content-Type": "application/json"}))
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    return _fetch(UrlRequest(f"{url}/predict/{pipeline}{query}", body, headers))
 
 
 def fetch_receipt(url: str, id: str) -> Any:
     return _fetch(UrlRequest(f"{url}/receipts/{id}"))
 
 
+def _pairs(given: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for one in given:
+        name, equals, text = one.partition("=")
+        if one.startswith("@") and len(names) == 1:
+            name, text = names[0], one
+        elif not equals:
+            raise Refused(
+                Code.INVALID_INPUT, f'"{one}": expected field=value or field=@file; fields: {", ".join(names)}'
+            )
+        pairs.append((name, text))
+    return pairs
+
+
 def _value(kind: str, text: str) -> Any:
     if text.startswith("@"):
-        data = Path(text[1:]).read_bytes()
+        data = _file(text[1:])
         return data.decode() if kind in ("text", "category") else data
     if kind in ("text", "category", "bytes"):
         return text
@@ -82,8 +95,11 @@ def _value(kind: str, text: str) -> Any:
         return text
 
 
-def _jsonable(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Refused(Code.INVALID_INPUT, f"@{path} cannot be read: {error.strerror}") from error
 
 
 def _fetch(request: UrlRequest) -> Any:

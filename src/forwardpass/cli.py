@@ -196,7 +196,7 @@ def steps() -> None:
     from forwardpass.execution.kinds import kinds
 
     for name, kind in sorted(kinds().items()):
-        text = " ".join((type(kind).__doc__ or "").split())
+        text = " ".join((getattr(kind, "options", kind).__doc__ or "").split())
         click.echo(f"{name:16}{text}")
 
 

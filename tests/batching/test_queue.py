@@ -89,7 +89,7 @@ async def test_an_item_that_ended_unnoticed_is_dropped_when_it_surfaces() -> Non
     assert taken(waiting) == []
     assert (waiting.items, waiting.rows, waiting.bytes) == (0, 0, 0)
     with pytest.raises(Failed):
-        await expired.ticket.wait(FakeClock())
+        await expired.ticket.ended
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_every_live_item_leaves_exactly_once_and_the_books_balance(script: list[
                 one.ticket.finish(Failed(Code.CANCELLED, "gone"))
                 waiting.discard([one])
                 with pytest.raises(Failed):
-                    await one.ticket.wait(FakeClock())
+                    await one.ticket.ended
             else:
                 alive.append(one)
         left = []

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.errors import Failure
 from forwardpass.core.request import Note
 from forwardpass.core.tensor import Buffer
 from forwardpass.core.timeline import BatchReport
@@ -35,54 +34,42 @@ class ItemResult:
 class Ticket:
     """Collects the parts of one request. ``finish`` is the only way to end it, and only its first call counts.
 
-    ``wait`` returns the parts in order or raises the Failure that ended the request. A caller that stops waiting
-    (cancelled) ends it too.
+    ``await ticket.ended`` returns when all parts are in, or raises the Failure that ended the request; a caller that
+    stops waiting ends it too.
     """
 
-    __slots__ = ("_future", "_missing", "_parts", "deadline")
+    __slots__ = ("_missing", "_parts", "deadline", "ended")
 
     def __init__(self, parts: int, deadline: float) -> None:
         self.deadline = deadline
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parts: list[ItemResult | None] = [None] * parts
         self._missing = parts
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def done(self) -> bool:
-        return self._future.done()
+        return self.ended.done()
+
+    def parts(self) -> list[ItemResult]:
+        """In order, once it has ended well."""
+        return [part for part in self._parts if part is not None]
 
     def deliver(self, part: int, result: ItemResult) -> None:
         """One part's result; the last one ends the request. A second result for a part is a defect of ours."""
-        if self.done:
+        if self.ended.done():
             return
         assert self._parts[part] is None, f"part {part} was delivered twice"
         self._parts[part] = result
         self._missing -= 1
         if self._missing == 0:
-            self.finish(None)
+            self.ended.set_result(None)
 
-    def finish(self, failure: Failure | None) -> bool:
-        """End the request; False when it had ended before."""
-        if self._future.done():
+    def finish(self, failure: Failure) -> bool:
+        """End the request without an answer; False when it had ended before."""
+        if self.ended.done():
             return False
-        if failure is None:
-            assert self._missing == 0, "a request ended well before all its parts were in"
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(failure)
+        self.ended.set_exception(failure)
         return True
-
-    async def wait(self, clock: Clock) -> list[ItemResult]:
-        """The parts, in order. Raises the Failure that ended the request, deadline_exceeded among them."""
-        timer = self._future.get_loop().call_later(max(0.0, self.deadline - clock()), self._expire)
-        try:
-            await self._future
-        finally:
-            timer.cancel()
-        return [part for part in self._parts if part is not None]
-
-    def _expire(self) -> None:
-        self.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the answer was ready"))
 
 
 @dataclass(slots=True, eq=False)
@@ -106,4 +93,4 @@ class Item:
     @property
     def live(self) -> bool:
         """Somebody still wants it."""
-        return not self.ticket.done
+        return not self.ticket.ended.done()

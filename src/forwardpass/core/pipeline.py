@@ -54,7 +54,7 @@ CostUnit = Literal["rows", "bytes", "tokens"]
 class Padding:
     """Rows of different length made equal along row axis 0: ``fields`` maps an input to its padding value."""
 
-    fields: dict[str, float]
+    fields: dict[str, float]  # input = what its rows are filled up with
     buckets: tuple[int, ...] = ()  # lengths a batch is padded up to; () = the longest in the batch
 
 
@@ -62,13 +62,13 @@ class Padding:
 class Batch:
     """How strangers' rows share an execution. The defaults need no tuning."""
 
-    enabled: bool = True
-    rows_max: int = 32
+    enabled: bool = True  # false: every request runs as it was sent
+    rows_max: int = 32  # rows of one execution; larger requests are cut and joined
     wait_ms: float = 0.0  # 0 = take what waits when a worker is free
     cost: str = "rows"  # rows | bytes | tokens | the name of a number input
     cost_max: float | None = None  # a batch's budget; an item dearer than all of it runs alone
     buckets_bytes: tuple[int, ...] = ()  # for text: upper byte lengths of the groups that batch together
-    padding: Padding | None = None
+    padding: Padding | None = None  # rows of different length share a batch, filled up
     tolerance: float = 1e-4  # of the load-time self-test that rows are independent; 0 = bit for bit
 
 
@@ -76,8 +76,8 @@ class Batch:
 class Queue:
     """Bounds on what waits; past one the request is refused at once with the bound's name."""
 
-    rows_max: int = 4096
-    bytes_max: int = 256 * 1024 * 1024
+    rows_max: int = 4096  # rows that wait
+    bytes_max: int = 256 * 1024 * 1024  # bytes that wait
     wait_max_s: float = 30.0  # refuse when the predicted wait is longer than this or than the deadline
 
 
@@ -85,10 +85,10 @@ class Queue:
 class Workers:
     """The processes that run this version."""
 
-    count: int = 1
+    count: int = 1  # processes; the version's threads are shared among them
     memory_max_mb: int = 8192  # address space; an allocation past it fails inside the worker
     batch_limit_s: float = 60.0  # a batch that runs longer loses its worker
-    load_limit_s: float = 120.0
+    load_limit_s: float = 120.0  # a load that takes longer fails
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class ModelStep:
     """
 
     name = "model"
+    options = ModelOptions
     row_wise = False  # until the self-test has proved it
     exportable = True
 

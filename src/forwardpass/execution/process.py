@@ -146,7 +146,7 @@ class WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-m", "forwardpass.execution.worker",
             str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
-            start_new_session=True, stdin=childs_end.fileno(),  # an inheritable one would reach workers started meanwhile
+            start_new_session=True, stdin=childs_end.fileno(),  # inheritable, it would reach others started meanwhile
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
             env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip

@@ -6,8 +6,8 @@ Before this, ``ingress`` framed the bytes and a dialect decoded them; after it, 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.ticket import Item, ItemResult
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
@@ -21,26 +21,21 @@ from forwardpass.observe.receipts import Receipts, Record, receipt
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
+DEADLINE_DEFAULT_S = 30.0
 DEADLINE_MIN_S = 0.001
 DEADLINE_MAX_S = 300.0
 CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Every request has one; a caller may ask for another between DEADLINE_MIN_S and DEADLINE_MAX_S."""
-
-    default_s: float = 30.0
 
 
 class Handle:
     """Answers requests. One per server; every style of service is a client of it."""
 
     def __init__(
-        self, routes: Routes, deadlines: Deadlines, clock: Clock, *, receipts: Receipts, metrics: Metrics
+        self, routes: Routes, deadline_default_s: float, clock: Clock, *, receipts: Receipts, metrics: Metrics
     ) -> None:
         self.routes = routes
-        self._deadlines = deadlines
+        self._deadline_default_s = deadline_default_s
+        self._deadlines = Deadlines(clock)
         self._clock = clock
         self._receipts = receipts
         self._metrics = metrics
@@ -61,7 +56,12 @@ class Handle:
             self._refuse_quarantined(variant, items)
             request.timeline.queued = self._clock()
             variant.queue.put(items)
-            parts = await ticket.wait(self._clock)
+            self._deadlines.watch(ticket)
+            try:
+                await ticket.ended
+            finally:
+                self._deadlines.forget(ticket)
+            parts = ticket.parts()
             answer = self._respond(variant, request, parts)
             outcome = "ok"
         except Failure as failure:
@@ -85,7 +85,7 @@ class Handle:
         if not variant.available:
             text = f'pipeline "{variant.version.pipeline}" keeps losing its workers'
             raise Failed(Code.MODEL_UNAVAILABLE, text, retry_after_s=5.0)
-        asked_s = self._deadlines.default_s if request.deadline_s is None else request.deadline_s
+        asked_s = self._deadline_default_s if request.deadline_s is None else request.deadline_s
         now = self._clock()
         request.timeline.admitted = now
         deadline = request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
