@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from forwardpass.core.pipeline import Batch
 
 PREFETCH_SHARE_MIN = 0.05
+PREFETCH_S_MIN = 0.001  # less than this is not worth a timer
 PREFETCH_LEAD_MARGIN = 1.3
 
 
@@ -58,6 +59,6 @@ def prefetch_at(submitted_s: float, whole_s: float, preprocess_s: float) -> floa
     As late as it can still be hidden, because a batch sent early is a batch that nobody else can join. None when
     preprocessing is too small a share of the whole to be worth it.
     """
-    if whole_s <= 0.0 or preprocess_s < PREFETCH_SHARE_MIN * whole_s:
+    if preprocess_s < PREFETCH_S_MIN or preprocess_s < PREFETCH_SHARE_MIN * whole_s:
         return None
     return submitted_s + max(0.0, whole_s - PREFETCH_LEAD_MARGIN * preprocess_s)
