@@ -259,10 +259,7 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
         variant = running.variant
         assert variant.loaded is not None, "a trial's version has loaded"
         return [
-            *(
-                f"input  {column.name}: {column.datatype} {list(column.shape)}"
-                for column in variant.signature.columns
-            ),
+            *(f"input  {column.name}: {column.datatype} {list(column.shape)}" for column in variant.signature.columns),
             *(f"output {field.name}: {field.datatype} {list(field.shape)}" for field in variant.signature.outputs),
             f"batching {variant.batching_reason}; rows differ by at most {variant.loaded.max_difference:.2g}",
             f"loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from forwardpass.batching.batcher import Outcome, Part, WorkerLost
-from forwardpass.batching.ticket import Item, OutputColumn, Ticket
+from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.ticket import Item, Part, Ticket
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code
+from forwardpass.core.tensor import Tensor
 
 FAR = 10_000.0
 
@@ -65,5 +66,5 @@ class ScriptedExecutor:
         if any(bytes(item.columns[0]) in self.kill for item in items):
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             return
-        parts = [Part(item.rows, [OutputColumn("y", "BYTES", (), item.columns[0])], {}, []) for item in items]
+        parts = [Part(item.rows, [Tensor("BYTES", (item.rows,), item.columns[0])], {}, []) for item in items]
         future.set_result(Outcome(parts, 0.0, 0.001, 0.0))

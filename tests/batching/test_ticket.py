@@ -4,7 +4,7 @@ import pytest
 from tests.batching.making import FAR
 
 from forwardpass.batching.deadlines import Deadlines
-from forwardpass.batching.ticket import ItemResult, Ticket
+from forwardpass.batching.ticket import Part, Ticket
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.timeline import BatchReport
@@ -12,8 +12,8 @@ from forwardpass.core.timeline import BatchReport
 REPORT = BatchReport(1, 0.0, 1, 1, "worker_free", 0, 0.0, 0)
 
 
-def result(rows: int) -> ItemResult:
-    return ItemResult(rows, [], {}, [], REPORT)
+def result(rows: int) -> Part:
+    return Part(rows, [], {}, [], None, REPORT)
 
 
 def test_parts_come_back_in_order_whatever_order_they_came_in() -> None:

@@ -8,38 +8,26 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
+
+import msgspec
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.policy import Wait, prefetch_at, release
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
-from forwardpass.batching.ticket import Item, ItemResult, OutputColumn
+from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Batch
-from forwardpass.core.request import Note
 from forwardpass.core.timeline import BatchReport
 
 REPORTS_KEPT = 256
 _log = logging.getLogger("forwardpass.batching")
 
 
-@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
-class Part:
-    """One item's share of an outcome, or why the item as a whole has none."""
-
-    rows: int
-    outputs: Sequence[OutputColumn]
-    failures: dict[int, Failure]
-    notes: Sequence[Note]
-    failure: Failure | None = None
-
-
-@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
-class Outcome:
+class Outcome(msgspec.Struct):
     """What a worker sent back for a batch: one part per item, in order, and its own durations."""
 
     parts: Sequence[Part]
@@ -129,41 +117,38 @@ class Batcher:
     async def _settle(self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport) -> None:
         try:
             outcome = await future
-            report = self._learn(outcome, report)
+            self._learn(outcome, report)
             self._scatter(items, outcome, report)
         except WorkerLost as lost:
             self._after_loss(items, lost)
-            report = replace(report, outcome=lost.code.value)
+            report.outcome = lost.code.value
         except asyncio.CancelledError:
             for item in items:
                 item.ticket.finish(Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0))
             raise
         except Exception:  # a defect of ours must cost this batch, never the loop
             _log.exception("batch %d could not be scattered", report.id)
-            report = replace(report, outcome=Code.INTERNAL.value)
+            report.outcome = Code.INTERNAL.value
             for item in items:
                 item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
         self.reports.append(report)
 
-    def _learn(self, outcome: Outcome, report: BatchReport) -> BatchReport:
+    def _learn(self, outcome: Outcome, report: BatchReport) -> None:
+        report.preprocess_s = outcome.preprocess_s
+        report.execute_s = outcome.execute_s
+        report.postprocess_s = outcome.postprocess_s
         self._model.observe(report.rows, self._clock() - report.released_s)
         self._preprocess.observe(report.rows, outcome.preprocess_s)
         self.executions += 1
         self.rows += report.rows
-        return replace(
-            report,
-            preprocess_s=outcome.preprocess_s,
-            execute_s=outcome.execute_s,
-            postprocess_s=outcome.postprocess_s,
-        )
 
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):
             if part.failure is not None:
                 item.ticket.finish(part.failure)
             else:
-                result = ItemResult(part.rows, part.outputs, part.failures, part.notes, report)
-                item.ticket.deliver(item.part, result)
+                part.batch = report
+                item.ticket.deliver(item.part, part)
 
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
         """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame."""

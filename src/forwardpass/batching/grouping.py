@@ -1,5 +1,6 @@
 """From a request's rows to the items that queue: what they cost, whom they may share a batch with, where they are cut."""
 
+import sys
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from math import isnan, prod
@@ -14,6 +15,7 @@ DEFAULT_PRIORITY = 5
 BYTES_PER_TOKEN = 4  # a token of English text is about four bytes: a proxy, the front never tokenizes
 DEFAULT_TEXT_BUCKETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
+Shape = tuple[int, ...]
 Slices = list[tuple[list[Buffer], int]]
 
 
@@ -28,41 +30,50 @@ class Grouping:
         self._free = [i for i, column in enumerate(columns) if -1 in column.shape or column.datatype == "BYTES"]
         fields = batch.padding.fields if batch.padding else {}
         self._padded = frozenset(i for i, column in enumerate(columns) if column.name in fields)
-        self._by_length = bool(self._texts) and batch.enabled and batched
+        self._counts_rows = batch.cost == "rows"
+        together = batch.enabled and batched
+        self._piece_rows = 1 if self._texts and together else batch.rows_max  # rows by themselves: lengths group them
+        self._whole_max = self._piece_rows if batched else sys.maxsize
         self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
 
     def items(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
         """The request's ticket and its items, in row order. Raises Refused batch_too_large where cutting is not allowed."""
-        slices = self._slices(request)
-        ticket = Ticket(len(slices), deadline)
         shapes = [tensor.shape[1:] for tensor in request.columns]
         priority = request.priority or DEFAULT_PRIORITY
-        items: list[Item] = []
-        for part, (columns, rows) in enumerate(slices):
-            total = 0
-            for column in columns:
-                total += len(column)
-            cost = float(rows) if self._batch.cost == "rows" else self._cost(columns, shapes, rows, total)
-            key = self._key(columns, shapes, rows) if self._free else None
-            items.append(Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now))
-        return ticket, items
+        if request.rows <= self._whole_max:
+            columns: list[Buffer] = [tensor.data for tensor in request.columns]
+            ticket = Ticket(1, deadline)
+            return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now)]
+        slices = self._slices(request)
+        ticket = Ticket(len(slices), deadline)
+        return ticket, [
+            self._item(ticket, part, columns, shapes, rows, priority, now)
+            for part, (columns, rows) in enumerate(slices)
+        ]
+
+    def _item(
+        self,
+        ticket: Ticket,
+        part: int,
+        columns: list[Buffer],
+        shapes: list[Shape],
+        rows: int,
+        priority: int,
+        now: float,
+    ) -> Item:
+        total = 0
+        for column in columns:
+            total += len(column)
+        cost = float(rows) if self._counts_rows else self._cost(columns, shapes, rows, total)
+        key = self._key(columns, shapes, rows) if self._free else None
+        return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now)
 
     def _slices(self, request: Request) -> Slices:
-        """One slice as sent where it fits; rows by themselves where lengths group them; else cuts of rows_max."""
-        rows = request.rows
-        whole = [tensor.data for tensor in request.columns]
-        size = self._batch.rows_max
-        if not self._batched or not self._batch.enabled:
-            if rows > size and self._batched:
-                text = (
-                    f"{rows} rows were sent; this pipeline takes at most {size} at once (its rows depend on each other)"
-                )
-                raise Refused(Code.BATCH_TOO_LARGE, text)
-            return [(whole, rows)]
-        if self._by_length:
-            size = 1
-        if rows <= size:
-            return [(whole, rows)]
+        """Cuts of ``_piece_rows``, where rows do not depend on each other."""
+        rows, size = request.rows, self._piece_rows
+        if not self._batch.enabled:
+            text = f"{rows} rows were sent; this pipeline takes at most {size} at once (its rows depend on each other)"
+            raise Refused(Code.BATCH_TOO_LARGE, text)
         cuts = [*range(0, rows, size), rows]
         per_column = [_cut(tensor.datatype, tensor.shape[1:], tensor.data, rows, cuts) for tensor in request.columns]
         return [([pieces[part] for pieces in per_column], cuts[part + 1] - cuts[part]) for part in range(len(cuts) - 1)]

@@ -66,14 +66,19 @@ class Queue:
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Raises Failed queue_full, queue_bytes_full, queue_wait_too_long."""
         if self.items:  # an empty queue takes any request: its size was bounded at the door
-            wait_s = self.predicted_wait_s()
-            rows = self.rows + sum([item.rows for item in items])
-            total = self.bytes + sum([item.bytes_total for item in items])
-            self._refuse_over("rows_max", rows, self._limits.rows_max, Code.QUEUE_FULL, wait_s)
-            self._refuse_over("bytes_max", total, self._limits.bytes_max, Code.QUEUE_BYTES_FULL, wait_s)
-            left_s = min(items[0].ticket.deadline - self._clock(), self._limits.wait_max_s)
-            if wait_s > left_s:
-                text = f"queue.wait_max_s: the predicted wait is {wait_s:.3f} s and {max(0.0, left_s):.3f} s are left"
+            rows, total = self.rows, self.bytes
+            for item in items:
+                rows += item.rows
+                total += item.bytes_total
+            limits, wait_s = self._limits, self.predicted_wait_s()
+            if rows > limits.rows_max:
+                raise _full("rows_max", rows, limits.rows_max, Code.QUEUE_FULL, wait_s)
+            if total > limits.bytes_max:
+                raise _full("bytes_max", total, limits.bytes_max, Code.QUEUE_BYTES_FULL, wait_s)
+            left_s = items[0].ticket.deadline - items[0].queued_s
+            if wait_s > left_s or wait_s > limits.wait_max_s:
+                left_s = max(0.0, min(left_s, limits.wait_max_s))
+                text = f"queue.wait_max_s: the predicted wait is {wait_s:.3f} s and {left_s:.3f} s are left"
                 raise Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=wait_s)
         for item in items:
             self._push(item)
@@ -178,7 +183,7 @@ class Queue:
                 waiter.set_result(None)
                 return
 
-    def _refuse_over(self, bound: str, value: int, limit: int, code: Code, wait_s: float) -> None:
-        if value > limit:
-            text = f"queue.{bound}: the queue would hold {value}; at most {limit} are allowed"
-            raise Failed(code, text, retry_after_s=max(wait_s, 0.1))
+
+def _full(bound: str, value: int, limit: int, code: Code, wait_s: float) -> Failed:
+    text = f"queue.{bound}: the queue would hold {value}; at most {limit} are allowed"
+    return Failed(code, text, retry_after_s=max(wait_s, 0.1))

@@ -2,33 +2,27 @@
 
 import asyncio
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from forwardpass.core.errors import Failure
 from forwardpass.core.request import Note
-from forwardpass.core.tensor import Buffer
+from forwardpass.core.tensor import Buffer, Tensor
 from forwardpass.core.timeline import BatchReport
 
 
-@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
-class OutputColumn:
-    """One output of one item: ``data`` holds the item's successful rows, each of ``shape``."""
+class Part(msgspec.Struct):
+    """What a worker made of one item: ``rows`` succeeded and are in ``outputs``, in the order of the signature.
 
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    data: Buffer
-
-
-@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
-class ItemResult:
-    """What a worker made of one item. ``rows`` succeeded; ``failures`` and ``notes`` count rows within the item."""
+    ``failures`` and ``notes`` count rows within the item; ``failure`` is why the item as a whole has no answer.
+    """
 
     rows: int
-    outputs: Sequence[OutputColumn]
+    outputs: Sequence[Tensor]
     failures: Mapping[int, Failure]
     notes: Sequence[Note]
-    batch: BatchReport
+    failure: Failure | None = None
+    batch: BatchReport | None = None  # set when it is delivered
 
 
 class Ticket:
@@ -43,18 +37,18 @@ class Ticket:
     def __init__(self, parts: int, deadline: float) -> None:
         self.deadline = deadline
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._parts: list[ItemResult | None] = [None] * parts
+        self._parts: list[Part | None] = [None] * parts
         self._missing = parts
 
     @property
     def done(self) -> bool:
         return self.ended.done()
 
-    def parts(self) -> list[ItemResult]:
+    def parts(self) -> list[Part]:
         """In order, once it has ended well."""
         return [part for part in self._parts if part is not None]
 
-    def deliver(self, part: int, result: ItemResult) -> None:
+    def deliver(self, part: int, result: Part) -> None:
         """One part's result; the last one ends the request. A second result for a part is a defect of ours."""
         if self.ended.done():
             return
@@ -72,8 +66,7 @@ class Ticket:
         return True
 
 
-@dataclass(slots=True, eq=False)
-class Item:
+class Item(msgspec.Struct, eq=False):
     """The rows of one request that run together: what the queue orders and a batch is made of."""
 
     ticket: Ticket
@@ -88,7 +81,7 @@ class Item:
     queued_s: float
     alone: bool = False  # runs in a batch of its own: a member of a batch whose worker died
     deaths: int = 0  # workers that died with it
-    waiting: bool = field(default=False)
+    waiting: bool = False
 
     @property
     def live(self) -> bool:

@@ -152,6 +152,15 @@ class Signature:
         return tuple(zip(self.columns, owners, strict=True))
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each column stands, by name."""
+        return {column.name: place for place, column in enumerate(self.columns)}
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(output.name for output in self.outputs)
+
+    @cached_property
     def columns(self) -> tuple[Field, ...]:
         """The inputs as they cross to the worker: a record becomes one column each of its columns."""
         columns: list[Field] = []

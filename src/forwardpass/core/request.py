@@ -1,8 +1,9 @@
 """What a dialect decodes bytes to and what it encodes an answer from: the same for every protocol."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from forwardpass.core.errors import Failure
 from forwardpass.core.pipeline import Signature, Version
@@ -12,8 +13,7 @@ from forwardpass.core.timeline import Timeline
 Parameter = str | int | float | bool
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """``rows`` rows, one tensor per column of the signature (in its order), each with ``rows`` as its first axis."""
 
     id: str
@@ -26,14 +26,13 @@ class Request:
     tenant: str = "anonymous"
     receipt: bool = False
     client_id: str | None = None  # V2's "id", echoed
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    parameters: dict[str, Parameter] = {}
     single: bool = False  # predict: one record was sent, one comes back
-    binary: dict[str, bool] = field(default_factory=dict)  # V2: output name -> raw bytes asked
+    binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct):
     """Something a step did to a row that the caller must be told, e.g. name "truncated", value {"tokens": 300, "kept": 256}."""
 
     row: int
@@ -41,8 +40,7 @@ class Note:
     value: dict[str, Any]
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """The outputs asked for, of the rows that succeeded, in row order; ``failures`` maps the other rows to why."""
 
     version: Version

@@ -1,10 +1,9 @@
 """What the stages leave behind for ``observe`` to read: one request's stamps, one batch's report."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class Timeline:
+class Timeline(msgspec.Struct):
     """Monotonic seconds; 0.0 means the stage was not reached. Worker stages are durations, measured there."""
 
     received: float = 0.0  # the last byte of the request is here
@@ -35,8 +34,7 @@ class Timeline:
         return {name: round(seconds * 1e6) for name, seconds, reached in spans if reached}
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
+class BatchReport(msgspec.Struct):
     """Why a batch was released and what became of it; the last N are kept and served."""
 
     id: int

@@ -3,17 +3,20 @@
 A worker's reply is checked like a client's request: every count and length must fit what was asked (FAULTS R6, R7).
 """
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
-from forwardpass.batching.batcher import Outcome, Part
-from forwardpass.batching.ticket import Item, OutputColumn
+from forwardpass.batching.batcher import Outcome
+from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Note
-from forwardpass.core.tensor import Buffer
-from forwardpass.execution.wire import Frame, PartMeta, Run, WireError, decode, split
+from forwardpass.core.tensor import Buffer, Tensor
+from forwardpass.execution.wire import Frame, OutputMeta, PartMeta, Run, WireError, decode, split
+
+NO_FAILURES: Mapping[int, Failure] = MappingProxyType({})
 
 
 def run_of(batch: int, items: Sequence[Item]) -> tuple[Run, list[Buffer]]:
@@ -28,35 +31,46 @@ def run_of(batch: int, items: Sequence[Item]) -> tuple[Run, list[Buffer]]:
     return Run(batch, [item.rows for item in items], shapes, sizes), buffers
 
 
-def outcome_of(frame: Frame, items: Sequence[Item]) -> Outcome:
-    """What a Done frame says, cut into one part per item. Raises WireError when it does not fit the items."""
+def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> Outcome:
+    """What a Done frame says, cut into one part per item. Raises WireError when it does not fit items and signature."""
     try:
         done = decode.done.decode(frame.meta)
     except msgspec.MsgspecError as error:
         raise WireError("a Done frame that is none") from error
     if len(done.parts) != len(items):
         raise WireError("another number of parts than items")
-    for part, item in zip(done.parts, items, strict=True):
-        if part.failure is None and part.rows + len(part.failures) != item.rows:
+    if [(output.name, output.datatype) for output in done.outputs] != [(f.name, f.datatype) for f in fields]:
+        raise WireError("other outputs than the signature has")
+    for meta, item in zip(done.parts, items, strict=True):
+        if meta.failure is None and meta.rows + len(meta.failures) != item.rows:
             raise WireError("another number of rows than the item has")
-    per_output = split(frame.payload, [sum(output.sizes) for output in done.outputs])
-    outputs: list[list[OutputColumn]] = [[] for _ in items]
-    for output, payload in zip(done.outputs, per_output, strict=True):
-        if len(output.sizes) != len(items) or len(output.shapes) not in (1, len(items)):
-            raise WireError("another number of output slices than items")
-        shapes = output.shapes if len(output.shapes) == len(items) else output.shapes * len(items)
-        bounds = pairwise(accumulate(output.sizes, initial=0))
-        for slices, shape, (start, end) in zip(outputs, shapes, bounds, strict=True):
-            slices.append(OutputColumn(output.name, output.datatype, shape, payload[start:end]))
-    parts = [_part(meta, columns) for meta, columns in zip(done.parts, outputs, strict=True)]
+    outputs: list[list[Tensor]] = [[] for _ in items]
+    payloads = split(frame.payload, [sum(output.sizes) for output in done.outputs])
+    for output, payload in zip(done.outputs, payloads, strict=True):
+        _cut(output, payload, done.parts, outputs)
+    parts = [_part(meta, tensors) for meta, tensors in zip(done.parts, outputs, strict=True)]
     return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s)
 
 
-def _part(meta: PartMeta, columns: Sequence[OutputColumn]) -> Part:
+def _cut(output: OutputMeta, payload: memoryview, parts: Sequence[PartMeta], outputs: Sequence[list[Tensor]]) -> None:
+    """One output's bytes to a tensor per item."""
+    count = len(parts)
+    if len(output.sizes) != count or len(output.shapes) not in (1, count):
+        raise WireError("another number of output slices than items")
+    shapes = output.shapes if len(output.shapes) == count else output.shapes * count
+    start = 0
+    for meta, tensors, shape, size in zip(parts, outputs, shapes, output.sizes, strict=True):
+        tensors.append(Tensor(output.datatype, (meta.rows, *shape), payload[start : start + size]))
+        start += size
+
+
+def _part(meta: PartMeta, outputs: Sequence[Tensor]) -> Part:
+    if not meta.failures and not meta.notes and meta.failure is None:
+        return Part(meta.rows, outputs, NO_FAILURES, ())
     failures = {row: failure_of(code, text, detail, field) for row, code, text, detail, field in meta.failures}
     notes = [Note(row, name, value) for row, name, value in meta.notes]
     whole = None if meta.failure is None else failure_of(*meta.failure)
-    return Part(meta.rows, columns, failures, notes, whole)
+    return Part(meta.rows, outputs, failures, notes, whole)
 
 
 def failure_of(code: str, text: str, detail: str, field: str) -> Failure:

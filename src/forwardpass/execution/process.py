@@ -220,10 +220,10 @@ class WorkerProcess:
     def _on_done(self, frame: wire.Frame) -> None:
         batch = wire.decode.done.decode(frame.meta).batch
         running = self._running.pop(batch, None)
-        if running is None:
+        if running is None or self.loaded is None:
             raise wire.WireError("an answer to a batch that was not sent")
         try:
-            running.future.set_result(outcome_of(frame, running.items))
+            running.future.set_result(outcome_of(frame, running.items, self.loaded.signature.outputs))
         except wire.WireError:
             running.future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             raise

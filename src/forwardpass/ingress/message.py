@@ -1,15 +1,16 @@
 """One HTTP request and one answer, as the data plane's protocol hands them over: bytes, no policy."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from forwardpass.core.errors import Code
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(slots=True)
-class HttpRequest:
+class HttpRequest(msgspec.Struct):
     """A whole, framed request. ``headers`` has lower-case names; a repeated header's values are joined with ", "."""
 
     method: bytes
@@ -21,14 +22,13 @@ class HttpRequest:
     peer: str = ""
 
 
-@dataclass(slots=True)
-class HttpAnswer:
+class HttpAnswer(msgspec.Struct):
     """``body`` is sent with a Content-Length (a sequence of buffers without copying), an iterator chunk by chunk."""
 
     status: int
     body: bytes | Sequence[bytes | memoryview] | AsyncIterator[bytes] = b""
     content_type: bytes = b"application/json"
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: list[tuple[bytes, bytes]] = []
     close: bool = False
 
 

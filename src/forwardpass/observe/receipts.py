@@ -5,8 +5,9 @@ Records are kept raw and turned into a receipt only when somebody asks, so keepi
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from forwardpass.core.pipeline import Version
 from forwardpass.core.request import Note
@@ -15,8 +16,7 @@ from forwardpass.core.timeline import BatchReport, Timeline
 KEPT_MAX = 10_000
 
 
-@dataclass(slots=True)  # not frozen: made for every request, and that costs three times as much
-class Record:
+class Record(msgspec.Struct):
     """What is known of one request when it ends; ``outcome`` is "ok" or an error code."""
 
     id: str

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from forwardpass.batching.deadlines import Deadlines
-from forwardpass.batching.ticket import Item, ItemResult
+from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.pipeline import Field
@@ -48,7 +48,7 @@ class Handle:
         """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
         variant.enter()
         items: Sequence[Item] = ()
-        parts: list[ItemResult] = []
+        parts: list[Part] = []
         outcome: str = CANCELLED
         try:
             deadline = self._admit(variant, request)
@@ -106,12 +106,13 @@ class Handle:
             for item in items:
                 variant.quarantine.check(item.columns, item.shapes, item.rows)
 
-    def _respond(self, variant: Variant, request: Request, parts: Sequence[ItemResult]) -> Answer:
+    def _respond(self, variant: Variant, request: Request, parts: Sequence[Part]) -> Answer:
         """Join the parts, in row order, into the outputs that were asked for."""
-        size = sum(len(output.data) for part in parts for output in part.outputs)
+        size = sum([len(output.data) for part in parts for output in part.outputs])
         if size > ANSWER_BYTES_MAX:
             raise too_large(size)
         last = parts[-1].batch
+        assert last is not None, "a part that was delivered names its batch"
         timeline = request.timeline
         timeline.returned = self._clock()
         timeline.released = last.released_s
@@ -130,17 +131,14 @@ class Handle:
             start += part.rows + len(part.failures)
         return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes)
 
-    def _outputs(self, variant: Variant, request: Request, parts: Sequence[ItemResult]) -> dict[str, Tensor]:
-        if len(parts) == 1:
-            part = parts[0]
-            joined = {
-                column.name: Tensor(column.datatype, (part.rows, *column.shape), column.data) for column in part.outputs
-            }
-        else:
-            joined = {field.name: _joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)}
-        return {name: joined[name] for name in request.outputs} if request.outputs else joined
+    def _outputs(self, variant: Variant, request: Request, parts: Sequence[Part]) -> dict[str, Tensor]:
+        tensors = parts[0].outputs
+        if len(parts) > 1:
+            tensors = [_joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)]
+        outputs = dict(zip(variant.signature.output_names, tensors, strict=True))
+        return {name: outputs[name] for name in request.outputs} if request.outputs else outputs
 
-    def _observe(self, variant: Variant, request: Request, parts: Sequence[ItemResult], outcome: str) -> Record:
+    def _observe(self, variant: Variant, request: Request, parts: Sequence[Part], outcome: str) -> Record:
         """Leave the record from which receipt, metrics and log are made."""
         request.timeline.responded = self._clock()
         loaded = variant.loaded
@@ -148,7 +146,7 @@ class Handle:
             request.id,
             variant.version,
             request.timeline,
-            [part.batch for part in parts],
+            [part.batch for part in parts if part.batch is not None],
             request.rows,
             sum([len(part.failures) for part in parts]),
             [note for part in parts for note in part.notes],
@@ -160,11 +158,11 @@ class Handle:
         return record
 
 
-def _joined(field: Field, index: int, parts: Sequence[ItemResult]) -> Tensor:
-    columns = [part.outputs[index] for part in parts if part.rows]
-    shape = columns[0].shape if columns else tuple(max(size, 0) for size in field.shape)
-    if any(column.shape != shape for column in columns):
+def _joined(field: Field, index: int, parts: Sequence[Part]) -> Tensor:
+    tensors = [part.outputs[index] for part in parts if part.rows]
+    shape = tensors[0].shape[1:] if tensors else tuple(max(size, 0) for size in field.shape)
+    if any(tensor.shape[1:] != shape for tensor in tensors):
         text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
         raise Refused(Code.SHAPE_MISMATCH, text)
-    data = b"".join([column.data for column in columns])
+    data = b"".join([tensor.data for tensor in tensors])
     return Tensor(field.datatype, (sum([part.rows for part in parts]), *shape), data)

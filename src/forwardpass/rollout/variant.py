@@ -18,6 +18,7 @@ from forwardpass.execution.wire import Loaded
 from forwardpass.rollout.lifecycle import Stage, move
 
 QUARANTINE_S = 600.0
+USABLE = (State.READY, State.RESTARTING)
 
 
 class Variant:
@@ -90,10 +91,7 @@ class Variant:
     @property
     def available(self) -> bool:
         """At least one worker can run a batch now, or is about to be able to."""
-        for worker in self.workers:
-            if worker.state is State.READY or worker.state is State.RESTARTING:
-                return True
-        return False
+        return any(worker.state in USABLE for worker in self.workers)
 
     @property
     def ready(self) -> bool:

@@ -1,6 +1,7 @@
 """What every inference request and answer carries outside its body, the same in each dialect."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
 from forwardpass.core.errors import Code, Refused
@@ -14,12 +15,16 @@ NAMES_MAX = 16
 
 def answer_headers(request_id: str, version: Version) -> list[tuple[bytes, bytes]]:
     """Who answered: on every inference answer."""
-    return [
-        (b"X-Request-Id", request_id.encode()),
-        (b"X-Pipeline", version.pipeline.encode()),
-        (b"X-Pipeline-Version", b"%d" % version.number),
-        (b"X-Pipeline-Digest", version.digest.encode()),
-    ]
+    return [(b"X-Request-Id", request_id.encode()), *_version_headers(version.pipeline, version.number, version.digest)]
+
+
+@lru_cache(1024)
+def _version_headers(pipeline: str, number: int, digest: str) -> tuple[tuple[bytes, bytes], ...]:
+    return (
+        (b"X-Pipeline", pipeline.encode()),
+        (b"X-Pipeline-Version", b"%d" % number),
+        (b"X-Pipeline-Digest", digest.encode()),
+    )
 
 
 def receipt_asked(query: str) -> bool:

@@ -52,7 +52,9 @@ def decode_infer(
 ) -> Request:
     """The request an infer call makes. Raises Refused; never for its Content-Type, which clients leave out."""
     length = http.headers.get(HEAD_LENGTH)
-    request = Request(id, [], 0, timeline, receipt=receipt_asked(http.query))
+    request = Request(id, [], 0, timeline)
+    if http.query:
+        request.receipt = receipt_asked(http.query)
     if length is None:
         text, rest = http.body, memoryview(b"")
     else:
@@ -126,8 +128,7 @@ def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signat
 
 
 def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, signature: Signature) -> None:
-    columns = signature.bounds
-    places = {field.name: place for place, (field, _) in enumerate(columns)}
+    columns, places = signature.bounds, signature.places
     found: dict[int, Tensor] = {}
     position = 0
     for index, given in enumerate(inputs):
@@ -137,17 +138,16 @@ def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, s
             raise unknown_field(given.name, tuple(places), where)
         if place in found:
             raise refuse(Code.INVALID_INPUT, f"{where}/name", f"input '{given.name}' is given twice")
-        size = input_bytes(given, where)
-        values: msgspec.Raw | memoryview
-        if size is None:
-            assert given.data is not UNSET
-            values = given.data
-        elif size > len(rest) - position:
-            text = f"{size} bytes are announced, {len(rest) - position} are left in the body"
-            raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/binary_data_size", text)
-        else:
-            values = rest[position : position + size]
-            position += size
+        values: msgspec.Raw | memoryview | UnsetType = given.data
+        if given.parameters or values is UNSET:
+            size = input_bytes(given, where)
+            if size is not None:
+                if size > len(rest) - position:
+                    text = f"{size} bytes are announced, {len(rest) - position} are left in the body"
+                    raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/binary_data_size", text)
+                values = rest[position : position + size]
+                position += size
+        assert not isinstance(values, UnsetType), "an input has data or a size"
         if not signature.leading:
             given.shape.insert(0, 1)  # a model without an axis for rows: the request is one row
         column = to_column(given, where, values, *columns[place])

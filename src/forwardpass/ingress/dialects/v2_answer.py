@@ -24,7 +24,7 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
         raise _row_failure(answer)
     outputs: list[dict[str, object]] = []
     buffers: list[bytes | memoryview] = []
-    for name in request.outputs or [field.name for field in answer.signature.outputs]:
+    for name in request.outputs or answer.signature.output_names:
         tensor = answer.outputs[name]
         shape = tensor.shape if answer.signature.leading else tensor.shape[1:]
         output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": shape}

@@ -54,13 +54,10 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
     Datatypes must be equal, with one exception: a number input takes any NUMBERS and makes FP64 of it, rounded to
     nearest. Inputs that are no tensors have the shape [rows] or [rows, 1].
     """
-    if given.datatype != "BYTES" and given.datatype not in ITEM_BYTES:
-        allowed = ", ".join(DATATYPES)
-        raise refuse(Code.DATATYPE_MISMATCH, f"{where}/datatype", f"'{show(given.datatype)}' is none of {allowed}")
-    count = element_count(given.shape, f"{where}/shape")
     shape = tuple(given.shape)
-    _check_rows(shape, field, f"{where}/shape")
-    _check_datatype(given.datatype, field, where)
+    count = prod(shape)
+    if given.datatype != field.datatype or shape[1:] != field.shape or not shape or not 0 < shape[0] <= ROWS_MAX:
+        count = _check(given, shape, field, where)  # seldom: a refusal, a free dimension, or a number that is cast
     place = f"{where}/data"
     if field.datatype == "BYTES":
         data = _texts(values, shape, place, field, bounds)
@@ -76,6 +73,17 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
     numbers = struct.unpack(f"<{count}{CODES[given.datatype]}", packed)
     check_numbers(numbers, bounds, element_at(place, shape))
     return Tensor("FP64", shape[:1], packed if given.datatype == "FP64" else struct.pack(f"<{count}d", *numbers))
+
+
+def _check(given: InferInput, shape: tuple[int, ...], field: Field, where: str) -> int:
+    """The number of elements. Raises Refused for what does not fit the field."""
+    if given.datatype != "BYTES" and given.datatype not in ITEM_BYTES:
+        allowed = ", ".join(DATATYPES)
+        raise refuse(Code.DATATYPE_MISMATCH, f"{where}/datatype", f"'{show(given.datatype)}' is none of {allowed}")
+    count = element_count(shape, f"{where}/shape")
+    _check_rows(shape, field, f"{where}/shape")
+    _check_datatype(given.datatype, field, where)
+    return count
 
 
 def _check_rows(shape: tuple[int, ...], field: Field, where: str) -> None:
