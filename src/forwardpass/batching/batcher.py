@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from forwardpass.batching.cost import CostModel
-from forwardpass.batching.policy import Wait, prefetch_at, release
+from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.ticket import Item, Part
@@ -79,9 +79,12 @@ class Batcher:
 
     async def _serve(self, executor: Executor) -> None:
         ahead_at: float | None = None
+        last_rows = 0
         async with asyncio.TaskGroup() as running:
             while True:
                 await executor.vacant(ahead_at)
+                if ahead_at is None:
+                    await self._linger(last_rows)
                 items, reason = await self._next(executor)
                 now = self._clock()
                 rows = sum(item.rows for item in items)
@@ -91,8 +94,17 @@ class Batcher:
                 )
                 running.create_task(self._settle(items, executor.submit(items), report))
                 ahead_at = prefetch_at(now, self._model.predict_s(rows), self._preprocess.predict_s(rows))
+                last_rows = rows
                 if items[0].alone:
                     ahead_at = None
+
+    async def _linger(self, last_rows: int) -> None:
+        until = self._clock() + linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows))
+        while linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows)):
+            left_s = until - self._clock()
+            if left_s <= 0.0:
+                return
+            await self._queue.arrival(left_s)
 
     async def _next(self, executor: Executor) -> tuple[list[Item], str]:
         idle = False

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from forwardpass.core.pipeline import Batch
 
+LINGER_SHARE = 0.03
+LINGER_ROWS_MIN = 4
+LINGER_S_MIN = 0.001
+LINGER_S_MAX = 0.02
 PREFETCH_SHARE_MIN = 0.05
 PREFETCH_S_MIN = 0.001  # less than this is not worth a timer
 PREFETCH_LEAD_MARGIN = 1.3
@@ -51,6 +55,18 @@ def release(waiting: Waiting, batch: Batch) -> Release | Wait:
     if waiting.oldest_age_s >= wait_s:
         return Release("wait_over")
     return Wait(wait_s - waiting.oldest_age_s)
+
+
+def linger_s(waiting_rows: int, last_rows: int, last_s: float) -> float:
+    """How long a worker that has just answered ``last_rows`` rows in ``last_s`` waits for those clients to come back.
+
+    Sending the first of them alone would make all others wait for a batch of one. At most LINGER_SHARE of the batch
+    that ran, and not at all after a small one, when enough is there, or when it would be too short to matter.
+    """
+    if last_rows < LINGER_ROWS_MIN or 2 * waiting_rows >= last_rows:
+        return 0.0
+    seconds = min(LINGER_S_MAX, LINGER_SHARE * last_s)
+    return seconds if seconds >= LINGER_S_MIN else 0.0
 
 
 def prefetch_at(submitted_s: float, whole_s: float, preprocess_s: float) -> float | None:

@@ -1,12 +1,12 @@
 """A worker's whole life, in the child process: close the box, load one version, answer batches, until told to stop.
 
-Three threads: ``main`` receives and preprocesses the next batch while ``execute`` runs the current one, and ``beat``
-says every second that the process is alive. A batch that fails as a whole is run item by item, so that one request's
+Two threads take turns: whoever holds the wire receives a batch and preprocesses it, then waits for the engine and lets
+the other have the wire. So the next batch is prepared while the current one runs, and a lone batch is never handed from
+thread to thread. A third says every second that the process is alive. A batch that fails as a whole is run item by item, so that one request's
 fault is never its neighbours' (FAULTS R11).
 """
 
 import os
-import queue
 import socket
 import sys
 import threading
@@ -32,7 +32,7 @@ KNOWN = SelfTest(True, True, 0.0, "tested at the first load", 0)
 
 @dataclass(slots=True)
 class Job:
-    """A batch between the two threads: ``batch`` is None when preprocessing it failed as a whole."""
+    """A batch that was preprocessed: ``batch`` is None when that failed as a whole."""
 
     run: Run
     columns: dict[str, Column]
@@ -48,7 +48,8 @@ class Worker:
         self._end = end
         self._sending = threading.Lock()
         self._stopping = threading.Event()
-        self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=1)
+        self._wire = threading.Lock()
+        self._engine = threading.Lock()
 
     def send(self, kind: Kind, meta: bytes = b"", columns: Sequence[bytes | memoryview] = ()) -> None:
         with self._sending:
@@ -58,14 +59,34 @@ class Worker:
         plan = self._load(load)
         if plan is None:
             return
-        executing = threading.Thread(target=self._execute_all, args=(plan,), name="execute")
-        executing.start()
-        while (frame := wire.receive(self._end)) is not None and frame.kind is Kind.RUN:
-            self._jobs.put(self._preprocess(plan, wire.decode.run.decode(frame.meta), frame.payload))
-        self._jobs.put(None)
-        executing.join()
+        second = threading.Thread(target=self._take_turns, args=(plan,), name="turns")
+        second.start()
+        self._take_turns(plan)
+        second.join()
         self._stopping.set()
         plan.close()
+
+    def _take_turns(self, plan: Plan) -> None:
+        while True:
+            with self._wire:
+                job = self._next(plan)
+                if job is None:
+                    return
+                self._engine.acquire()  # before the wire is let go: batches run in the order they came in
+            try:
+                self._execute(plan, job)
+            finally:
+                self._engine.release()
+
+    def _next(self, plan: Plan) -> Job | None:
+        """The next batch, preprocessed; None when there will be none."""
+        if self._stopping.is_set():
+            return None
+        frame = wire.receive(self._end)
+        if frame is None or frame.kind is not Kind.RUN:
+            self._stopping.set()
+            return None
+        return self._preprocess(plan, wire.decode.run.decode(frame.meta), frame.payload)
 
     def beat(self) -> None:
         while not self._stopping.wait(BEAT_S):
@@ -112,25 +133,24 @@ class Worker:
         except Exception as error:  # a border: it becomes the answer of this batch
             return Job(run, columns, None, monotonic_s() - started, _failure(error))
 
-    def _execute_all(self, plan: Plan) -> None:
-        while (job := self._jobs.get()) is not None:
-            started = executed = monotonic_s()
-            try:
-                if job.batch is None:
-                    raise job.failure or Failed(Code.INTERNAL, "preprocessing left nothing")
-                plan.execute(job.batch)
-                executed = monotonic_s()
-                plan.postprocess(job.batch)
-                reply = reply_of(job.batch, plan.signature.outputs, job.run, plan.padding)
-            except Exception as error:  # a border: find out whose fault it is
-                reply = _one_by_one(plan, job, _failure(error))
-                executed = monotonic_s()
-            times = (job.preprocess_s, executed - started, monotonic_s() - executed)
-            try:
-                self._answer(job.run.batch, reply, times)
-            except wire.WireError:  # all answers together are more than a frame holds
-                failure = too_large(sum(map(len, reply.buffers)))
-                self._answer(job.run.batch, merged([failure] * len(job.run.rows), plan.signature.outputs), times)
+    def _execute(self, plan: Plan, job: Job) -> None:
+        started = executed = monotonic_s()
+        try:
+            if job.batch is None:
+                raise job.failure or Failed(Code.INTERNAL, "preprocessing left nothing")
+            plan.execute(job.batch)
+            executed = monotonic_s()
+            plan.postprocess(job.batch)
+            reply = reply_of(job.batch, plan.signature.outputs, job.run, plan.padding)
+        except Exception as error:  # a border: find out whose fault it is
+            reply = _one_by_one(plan, job, _failure(error))
+            executed = monotonic_s()
+        times = (job.preprocess_s, executed - started, monotonic_s() - executed)
+        try:
+            self._answer(job.run.batch, reply, times)
+        except wire.WireError:  # all answers together are more than a frame holds
+            failure = too_large(sum(map(len, reply.buffers)))
+            self._answer(job.run.batch, merged([failure] * len(job.run.rows), plan.signature.outputs), times)
 
     def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float]) -> None:
         self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
