@@ -59,11 +59,13 @@ def encode(answer: Answer, request: Request) -> HttpAnswer:
     notes: dict[int, list[Note]] = {}
     for note in answer.notes:
         notes.setdefault(note.row, []).append(note)
-    results = [_result(outcome, notes.get(row, ())) for row, outcome in enumerate(fields.decode(answer))]
+    results = [_result(outcome, notes.get(row, ())) for row, outcome in enumerate(fields.decode(answer, arrays=True))]
     body: dict[str, object] = results[0] if request.single else {"results": results, "failed": len(answer.failures)}
     if answer.receipt is not None:
         body["receipt"] = answer.receipt
-    return HttpAnswer(200, orjson.dumps(body), headers=answer_headers(request.id, answer.version))
+    return HttpAnswer(
+        200, orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=answer_headers(request.id, answer.version)
+    )
 
 
 def _result(outcome: dict[str, object] | Failure, notes: Sequence[Note]) -> dict[str, object]:
