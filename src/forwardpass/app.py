@@ -1,6 +1,7 @@
 """Builds everything once, by hand, and starts and stops it in a visible order."""
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -35,6 +36,7 @@ from forwardpass.settings import Settings
 
 PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
+GC_THRESHOLDS = (20_000, 50, 100)
 _log = logging.getLogger("forwardpass.app")
 
 
@@ -195,6 +197,10 @@ class App:
         if len(self._failures) == len(self._wanted):
             raise next(iter(self._failures.values()))
         self.ready.set()
+        # What is alive now lives as long as the server: the collector need not look at it for every thousand requests.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     async def _load(self, found: Found) -> None:
         version = await asyncio.to_thread(self._take_in, found)

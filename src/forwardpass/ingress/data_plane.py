@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from forwardpass.core.clock import Clock, random_id
+from forwardpass.core.clock import Clock, RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
@@ -36,6 +36,7 @@ class DataPlane:
         self._product_version = product_version
         self._clock = clock
         self._table = Table("data")
+        self._ids = RandomIds()
         self._inference: dict[str, tuple[Decode, Encode]] = {
             "v2_infer": (v2.decode_infer, v2_answer.encode_infer),
             "predict": (predict.decode, predict.encode),
@@ -52,7 +53,7 @@ class DataPlane:
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
         """Every request gets an answer; what went wrong on our side is logged with its detail."""
-        id = random_id()
+        id = self._ids.next()
         dialect: Dialect = "predict" if http.path.startswith("/predict") else "v2"
         try:
             match = self._table.match(http.method, http.path)
