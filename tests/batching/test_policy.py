@@ -1,6 +1,6 @@
 import pytest
 
-from forwardpass.batching.policy import Release, Wait, Waiting, prefetch_at, release
+from forwardpass.batching.policy import Release, Wait, Waiting, linger_s, prefetch_at, release
 from forwardpass.core.pipeline import Batch
 
 
@@ -42,3 +42,23 @@ def test_a_batch_is_sent_ahead_as_late_as_it_can_still_be_hidden() -> None:
 
 def test_preprocessing_longer_than_execution_is_sent_ahead_at_once() -> None:
     assert prefetch_at(10.0, 0.100, 0.090) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("waiting_rows", "last_rows", "last_s", "seconds"),
+    [
+        (1, 32, 0.3, 0.009),  # after a large batch: wait a little for the clients that were just answered
+        (16, 32, 0.3, 0.0),  # enough is there
+        (1, 1, 0.3, 0.0),  # a lone client is never kept waiting
+        (1, 32, 0.001, 0.0),  # too short to matter
+        (1, 32, 60.0, 0.02),  # never longer than the bound
+    ],
+)
+def test_a_worker_lingers_for_the_clients_it_just_answered(
+    waiting_rows: int, last_rows: int, last_s: float, seconds: float
+) -> None:
+    assert linger_s(waiting_rows, last_rows, last_s) == pytest.approx(seconds)
+
+
+def test_preprocessing_under_a_millisecond_is_never_sent_ahead() -> None:
+    assert prefetch_at(10.0, 0.002, 0.0009) is None

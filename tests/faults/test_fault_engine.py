@@ -82,7 +82,6 @@ def test_an_answer_larger_than_an_answer_may_be_is_refused_with_both_numbers(ser
     assert server.resident_bytes() < memory + 256 * 1024**2
 
 
-@pytest.mark.xfail(strict=True, reason="the engine's arena doubles: after a refusal it takes the whole address space")
 def test_a_value_that_asked_for_all_memory_leaves_the_worker_as_able_as_before(repository: Path, data: Path) -> None:
     with serving(repository / "huge", data=data) as server:
         assert [zeros(server, count).status for count in (2**40, 10**9, 2 * 10**9)] == [500] * 3

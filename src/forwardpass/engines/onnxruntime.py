@@ -49,6 +49,8 @@ class OnnxRuntime:
         settings.enable_mem_pattern = False
         spinning = "1" if file.options.get("spinning", False) else "0"
         settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        settings.add_session_config_entry("session.use_env_allocators", "1")
+        _grow_as_asked(onnxruntime)
         self._name = PurePath(file.path).name
         try:
             # Without enable_fallback=0 a failing session prints the model's own text to standard output.
@@ -128,6 +130,15 @@ class OnnxRuntime:
 
     def _invalid(self, key: str, found: str, allowed: str) -> Misconfigured:
         return Misconfigured(Code.MODEL_INVALID, (Problem(self._name, key, found, allowed),))
+
+
+def _grow_as_asked(onnxruntime: Any) -> None:
+    """One arena per process that grows by what is asked for; by itself it doubles, and one large refused request would
+    leave it holding the worker's whole address space. Registering it again changes nothing."""
+    place = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
 
 
 def _rows_of(shapes: Sequence[tuple[int, ...]]) -> tuple[bool, int | None]:

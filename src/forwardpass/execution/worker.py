@@ -12,22 +12,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forwardpass.core.clock import monotonic_s
-from forwardpass.core.errors import Code, Failed, Failure, Misconfigured
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.execution import wire
 from forwardpass.execution.box import close_box
-from forwardpass.execution.plan import Plan, build
+from forwardpass.execution.loading import DETAIL_BYTES_MAX, loaded_plan
+from forwardpass.execution.plan import Plan
 from forwardpass.execution.replies import Reply, columns_of, merged, per_item, reply_of, too_large
-from forwardpass.execution.selftest import SelfTest, self_test, warm_up
-from forwardpass.execution.wire import Done, Kind, Load, Loaded, RefusedLoad, Run
+from forwardpass.execution.wire import Done, Kind, Load, Run
 from forwardpass.steps.protocol import Batch, Column
 
 BEAT_S = 1.0
-DETAIL_BYTES_MAX = 4096
-KNOWN = SelfTest(True, True, 0.0, "tested at the first load", 0)
-"""Stands in for the test after a restart; the front goes by the first load."""
 
 
 @dataclass(slots=True)
@@ -56,7 +53,7 @@ class Worker:
             wire.send(self._end, kind, meta, columns)
 
     def serve(self, load: Load) -> None:
-        plan = self._load(load)
+        plan = loaded_plan(load, self.send)
         if plan is None:
             return
         second = threading.Thread(target=self._take_turns, args=(plan,), name="turns")
@@ -94,33 +91,6 @@ class Worker:
                 self.send(Kind.BEAT)
             except OSError:
                 return
-
-    def _load(self, load: Load) -> Plan | None:
-        started = monotonic_s()
-        try:
-            plan = build(load.version, threads=load.threads, settings=load.settings)
-            rows_max = load.version.definition.batch.rows_max
-            again = load.settings is not None
-            warnings = [*plan.warnings, *warm_up(plan, 1 if again else rows_max)]
-            tested = KNOWN if again else self_test(plan, rows_max)
-        except Misconfigured as error:
-            problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
-            self.send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))
-            return None
-        except Exception as error:  # a border: whatever a model file makes a library raise is the operator's answer
-            code = Code.LOAD_FAILED if not isinstance(error, Failure) else error.code
-            problems = [("", "", f"the model could not be loaded ({code}); the log has the details", "", None)]
-            self.send(
-                Kind.REFUSED, wire.encode(RefusedLoad(code, problems, traceback.format_exc()[-DETAIL_BYTES_MAX:]))
-            )
-            return None
-        signature = replace(plan.signature, batched=plan.batched, fixed_rows=plan.fixed_rows)
-        loaded = Loaded(
-            signature, plan.platform, tested.independent, tested.bitwise, tested.max_difference, tested.reason,
-            warnings, plan.settings, monotonic_s() - started,
-        )  # fmt: skip
-        self.send(Kind.LOADED, wire.encode(loaded))
-        return plan
 
     def _preprocess(self, plan: Plan, run: Run, payload: memoryview) -> Job:
         started = monotonic_s()
