@@ -36,7 +36,7 @@ from forwardpass.settings import Settings
 
 PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
-GC_THRESHOLDS = (20_000, 50, 100)
+GC_THRESHOLDS = (5_000, 20, 50)
 _log = logging.getLogger("forwardpass.app")
 
 

@@ -70,6 +70,8 @@ class DataPlane:
             if isinstance(failure, Failed):
                 event = {"request": id, "code": failure.code.value, "detail": failure.detail, "path": show(http.path)}
                 _log.warning("request failed", extra={"event": event})
+            # Its frames hold the request's bytes, and it stands in one of them: let go of them now, not at a collection.
+            failure.__traceback__ = failure.__context__ = None
         except Exception:  # a border: a defect of ours costs this request only
             _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
             answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), dialect, id)
