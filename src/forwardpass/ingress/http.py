@@ -192,6 +192,7 @@ class _Connection(asyncio.Protocol):
                     self._read()
                 if await self._answer(head, body, received_s) or self._transport.is_closing():
                     break
+                del entry, head, body  # an idle connection holds no request
                 self._quiet_s = self._server.clock()
             self._end()
         except Exception:

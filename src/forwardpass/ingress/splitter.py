@@ -46,6 +46,8 @@ class Splitter:
             body = bytes(self._body.data)
         self._head = self._body = None
         self._begun_s = 0.0
+        if self._position == len(self._buffer):
+            self._buffer, self._position = b"", 0  # the body is the request's now
         return head, body
 
     def _take_head(self, now_s: float) -> Head | None:
