@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,10 @@ from forwardpass.settings import Settings
 
 PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
+READY_LOOK_S = 0.1
+FILES_BESIDE = 256  # descriptors beside the data plane's connections: models, workers, the admin plane
 GC_THRESHOLDS = (5_000, 20, 50)
+Key = tuple[str, int]
 _log = logging.getLogger("forwardpass.app")
 
 
@@ -60,9 +63,9 @@ class App:
         self._clock = clock
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._failures: dict[tuple[str, int], Failure] = {}
+        self._failures: dict[Key, Failure] = {}
         self._loading = True
-        self._found: dict[tuple[str, int], Found] = {}
+        self._wanted: set[Key] = set()  # what must answer for the server to be ready
         self.routes = Routes()
         self.receipts = Receipts(settings.run.receipts_kept)
         self.metrics = Metrics()
@@ -70,19 +73,20 @@ class App:
             self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
-        data_plane = DataPlane(self.handle, self.why_not_ready, PRODUCT_VERSION, clock)
-        self.http = HttpServer(data_plane.respond, _http_limits(settings), clock, _tls(settings))
+        self.data_plane = DataPlane(self.handle, self.why_not_ready, PRODUCT_VERSION, clock)
+        self.http = HttpServer(self.data_plane.respond, _http_limits(settings), clock, _tls(settings))
         self.admin = AdminPlane(self, self.receipts, self.metrics)
 
     async def run(self) -> int:
         """Listen, load, answer, and on SIGTERM or SIGINT: not ready, then no new connections, drain, end."""
-        self._find()
+        _allow_files(self.settings.limits.connections_max)
+        wanted = self._find_wanted()
         self._install_signals()
         async with AsyncExitStack() as stack:
             await self._listen(stack)
             await stack.enter_async_context(self.fleet)
             closing = asyncio.create_task(self._closing.wait())
-            loading = asyncio.create_task(self._load_all())
+            loading = asyncio.create_task(self._load_all(wanted))
             try:
                 await asyncio.wait((closing, loading), return_when=asyncio.FIRST_COMPLETED)
                 if loading.done():
@@ -108,21 +112,33 @@ class App:
             return "pipelines are being loaded"
         for (pipeline, number), failure in self._failures.items():
             return f"{pipeline} version {number} could not be loaded: {failure.code}"
-        for variant in self.routes.variants():
-            if variant.stage is Stage.READY and not variant.ready:
-                return f"no worker of {variant.version.pipeline} version {variant.version.number} answers"
+        variants = {(v.version.pipeline, v.version.number): v for v in self.routes.variants()}
+        for pipeline, number in sorted(self._wanted):
+            variant = variants.get((pipeline, number))
+            if variant is None or variant.stage is not Stage.READY:
+                return f"{pipeline} version {number} is {variant.stage if variant else 'not loaded'}"
+            if not variant.ready:
+                return f"no worker of {pipeline} version {number} answers"
         return ""
 
     async def load(self, pipeline: str, number: int) -> None:
         """Take a version of the repository in and load it. Raises Refused when it is not there."""
-        self._find()
-        found = self._found.get((pipeline, number))
-        if found is None:
+        found, twice, _ = await asyncio.to_thread(_find, self._sources)
+        if (pipeline, number) in twice:
+            raise Misconfigured(Code.DEFINITION_INVALID, (twice[pipeline, number],))
+        if (pipeline, number) not in found:
             raise Refused(Code.VERSION_NOT_FOUND, f"the repository has no {pipeline} version {number}")
-        await self._load(found)
+        await self._load(found[pipeline, number])
 
     async def unload(self, pipeline: str, number: int) -> None:
-        await self.fleet.unload(pipeline, number, UNLOAD_LIMIT_S)
+        wanted = (pipeline, number) in self._wanted
+        self._wanted.discard((pipeline, number))  # it is away on purpose
+        try:
+            await self.fleet.unload(pipeline, number, UNLOAD_LIMIT_S)
+        except Failure:
+            if wanted:
+                self._wanted.add((pipeline, number))
+            raise
 
     def config(self) -> dict[str, Any]:
         return asdict(self.settings)
@@ -134,7 +150,11 @@ class App:
             "ready": not (why := self.why_not_ready()),
             "why_not_ready": why,
             "connections": http.connections,
+            "requests": http.requests,
+            "running": http.running,
+            "cancelled": http.cancelled,
             "refused": {code.value: count for code, count in http.refused.items()},
+            "other_requests": dict(self.data_plane.outside),
             "versions": [self._variant_status(variant) for variant in self.routes.variants()],
             "failures": {f"{name}/{number}": failure.text for (name, number), failure in self._failures.items()},
         }
@@ -144,6 +164,7 @@ class App:
         variants = self.routes.variants()
         names = [(("pipeline", v.version.pipeline), ("version", str(v.version.number))) for v in variants]
         pairs = list(zip(names, variants, strict=True))
+        http = self.http.statistics()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return {
             "forwardpass_rows_total": [(name, v.batcher.rows) for name, v in pairs],
@@ -152,33 +173,34 @@ class App:
             "forwardpass_requests_running": [(name, v.running) for name, v in pairs],
             "forwardpass_worker_deaths_total": [(name, sum(w.deaths for w in v.workers)) for name, v in pairs],
             "forwardpass_ready": [(name, float(v.ready)) for name, v in pairs],
-            "forwardpass_connections": [((), self.http.statistics().connections)],
+            "forwardpass_connections": [((), http.connections)],
+            "forwardpass_http_requests_total": [((), http.requests)],
+            "forwardpass_http_cancelled_total": [((), http.cancelled)],
+            "forwardpass_http_refused_total": [
+                ((("code", code.value),), n) for code, n in sorted(http.refused.items())
+            ],
+            "forwardpass_other_requests_total": [
+                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.data_plane.outside.items())
+            ],
             "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
         }
 
     async def _verify(self, variant: Variant) -> None:
         await verify(self.handle, variant, self._clock)
 
-    def _find(self) -> None:
-        latest: dict[str, Found] = {}
-        for source in self._sources:
-            scanned = scan(source)
-            for problem in scanned.ignored:
-                _log.warning("ignored in the repository", extra={"event": {"problem": problem}})
-            for found in scanned.found:
-                self._found[(found.pipeline, found.number)] = found
-                if found.pipeline not in latest or latest[found.pipeline].number < found.number:
-                    latest[found.pipeline] = found
-        if not self._found:
-            names = ", ".join(str(source) for source in self._sources)
-            problem = Problem(
-                names, "", "no pipeline was found here", "a model file, a pipeline folder or a repository"
-            )
-            raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
-        self._wanted = list(self._found.values()) if self.settings.run.versions == "all" else list(latest.values())
+    def _find_wanted(self) -> list[Found]:
+        """What the settings say to load of all that is in the sources. Raises Misconfigured with every problem."""
+        found, twice, empty = _find(self._sources)
+        if twice or empty:
+            raise Misconfigured(Code.DEFINITION_INVALID, (*twice.values(), *empty))
+        if self.settings.run.versions == "all":
+            return list(found.values())
+        latest = {pipeline: found[pipeline, number] for pipeline, number in sorted(found)}
+        return list(latest.values())
 
-    async def _load_all(self) -> None:
-        """Every wanted version, as many at a time as there are cores; one that cannot be loaded does not stop the others."""
+    async def _load_all(self, wanted: Sequence[Found]) -> None:
+        """As many at a time as there are cores; a version that cannot be loaded does not stop the others."""
+        self._wanted = {(found.pipeline, found.number) for found in wanted}
         room = asyncio.Semaphore(len(os.sched_getaffinity(0)))
 
         async def load(found: Found) -> None:
@@ -187,24 +209,36 @@ class App:
                     await self._load(found)
                 except Failure as failure:
                     self._failures[(found.pipeline, found.number)] = failure
-                    event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
-                    _log.error(failure.text, extra={"event": {**event, "detail": failure.detail}})
+                    for problem in _problems(found, failure):
+                        event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
+                        _log.error(str(problem), extra={"event": {**event, "detail": failure.detail}})
 
         async with asyncio.TaskGroup() as loading:
-            for found in self._wanted:
+            for found in wanted:
                 loading.create_task(load(found))
         self._loading = False
-        if len(self._failures) == len(self._wanted):
-            raise next(iter(self._failures.values()))
-        self.ready.set()
+        if len(self._failures) == len(wanted):
+            self._raise_failures(wanted)
         # What is alive now lives as long as the server: the collector need not look at it for every thousand requests.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        if why := self.why_not_ready():
+            _log.error("not ready: %s", why)
+        while self.why_not_ready():
+            await asyncio.sleep(READY_LOOK_S)
+        self.ready.set()
+
+    def _raise_failures(self, wanted: Sequence[Found]) -> None:
+        failures = [(found, self._failures[(found.pipeline, found.number)]) for found in wanted]
+        problems = tuple(problem for found, failure in failures for problem in _problems(found, failure))
+        detail = "\n".join(failure.detail for _, failure in failures if failure.detail)
+        raise Misconfigured(failures[0][1].code, problems, detail=detail)
 
     async def _load(self, found: Found) -> None:
         version = await asyncio.to_thread(self._take_in, found)
         await self.fleet.load(version)
+        self._wanted.add((found.pipeline, found.number))
         self._failures.pop((found.pipeline, found.number), None)
         event = {"pipeline": version.pipeline, "version": version.number, "digest": version.digest}
         _log.info("version is ready", extra={"event": event})
@@ -226,13 +260,23 @@ class App:
         self.started.set()
 
     async def _drain(self) -> None:
-        """Readiness is false already; give those who watch it time to notice, then stop listening and finish."""
+        """Readiness is false already; give those who watch it time to notice, then stop listening and finish.
+
+        Whoever hurries cuts each of these waits short.
+        """
         run = self.settings.run
         await _either(self._hurry, run.ready_grace_s)
         self.http.stop_accepting()
-        hurried = self._hurry.is_set()
-        await self.http.drain(0.0 if hurried else run.drain_s)
-        await self.fleet.close(0.0 if hurried else run.drain_s)
+        for end in (self.http.drain, self.fleet.close):
+            ending, hurry = asyncio.create_task(end(run.drain_s)), asyncio.create_task(self._hurry.wait())
+            await asyncio.wait((ending, hurry), return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+            if ending.done():
+                ending.result()
+            else:
+                ending.cancel()
+                await asyncio.wait((ending,))
+                await end(0.0)
 
     def _install_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -256,6 +300,44 @@ class App:
             "outcomes": self.metrics.outcomes(variant.version.pipeline, variant.version.number),
             "workers": [{"state": w.state.value, "pid": w.pid, "deaths": w.deaths} for w in variant.workers],
         }
+
+
+def _find(sources: Sequence[Path]) -> tuple[dict[Key, Found], dict[Key, Problem], list[Problem]]:
+    """Every version that is in one place; what is in two; and the sources in which there is nothing."""
+    found: dict[Key, Found] = {}
+    twice: dict[Key, Problem] = {}
+    empty: list[Problem] = []
+    for source in sources:
+        scanned = scan(source)
+        for problem in scanned.ignored:
+            _log.warning("ignored in the repository", extra={"event": {"problem": problem}})
+        if not scanned.found:
+            allowed = "a model file, a pipeline folder or a repository"
+            empty.append(Problem(str(source), "", "no pipeline was found here", allowed))
+        for one in scanned.found:
+            key = (one.pipeline, one.number)
+            first = found.setdefault(key, one)
+            if first.source != one.source:
+                text = f"{one.pipeline} version {one.number} is in {first.source} too"
+                twice[key] = Problem(str(one.source), "", text, "every version in one place only")
+    return found, twice, empty
+
+
+def _problems(found: Found, failure: Failure) -> tuple[Problem, ...]:
+    """Of several versions, each must say where it is: files are named from the version's folder on."""
+    if isinstance(failure, Misconfigured):
+        return tuple(replace(problem, file=str(found.folder / problem.file)) for problem in failure.problems)
+    return (Problem(str(found.source), "", failure.text, ""),)
+
+
+def _allow_files(connections_max: int) -> None:
+    """As many open files as the system lets us have. Raises Misconfigured when the connections do not fit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and connections_max + FILES_BESIDE > hard:
+        text = f"found {connections_max}; this process may open {hard} files (ulimit -n)"
+        allowed = f"at most {max(0, hard - FILES_BESIDE)}"
+        raise Misconfigured(Code.SETTINGS_INVALID, (Problem("settings", "limits.connections_max", text, allowed),))
 
 
 def _http_limits(settings: Settings) -> HttpLimits:

@@ -1,22 +1,28 @@
 """What ``forwardpass predict`` and ``forwardpass receipt`` do: fields from the command line, asked here or at a server."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import ProxyHandler, build_opener
 from urllib.request import Request as UrlRequest
-from urllib.request import urlopen
+
+import orjson
 
 from forwardpass.core.clock import monotonic_s, random_id
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.pipeline import Input, Version
 from forwardpass.core.request import Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.pipeline import fields
+from forwardpass.settings import Settings
 from forwardpass.trial import trial
 
 TIMEOUT_S = 60.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def record(given: Sequence[str], inputs: Sequence[Input]) -> dict[str, Any]:
@@ -28,20 +34,21 @@ def record(given: Sequence[str], inputs: Sequence[Input]) -> dict[str, Any]:
     return {name: _value(types.get(name, ""), text) for name, text in _pairs(given, [*types])}
 
 
-async def ask_here(version: Version, given: Sequence[str], threads: int, *, receipt: bool) -> dict[str, Any]:
+async def ask_here(version: Version, given: Sequence[str], settings: Settings, *, receipt: bool) -> dict[str, Any]:
     """Load the version, answer once, unload. Raises the Failure it ended with."""
-    async with trial(version, threads=threads) as running:
+    async with trial(version, threads=settings.threads, deadline_s=settings.limits.deadline_s) as running:
         values = record(given, running.variant.signature.inputs)
         columns, rows = fields.encode(running.variant.signature, [values])
         now = monotonic_s()
         request = Request(random_id(), columns, rows, Timeline(now, now), receipt=receipt)
         answer = await running.handle.answer(running.variant, request)
-    (result,) = fields.decode(answer)
+    (result,) = fields.decode(answer, arrays=True)
     if isinstance(result, Failure):
         raise result
     notes = [{"name": note.name, **note.value} for note in answer.notes]
     return {
-        "outputs": result,
+        # There and back by the server's encoder: numbers are as short, and as exact, as the server writes them.
+        "outputs": orjson.loads(orjson.dumps(result, option=orjson.OPT_SERIALIZE_NUMPY)),
         **({"notes": notes} if notes else {}),
         **({"receipt": answer.receipt} if receipt else {}),
     }
@@ -52,47 +59,61 @@ def ask_server(url: str, pipeline: str, given: Sequence[str], *, receipt: bool) 
 
     Raises Refused or Failed with the server's own code.
     """
-    names = [one["name"] for one in _fetch(UrlRequest(f"{url}/v2/models/{pipeline}"))["inputs"]]
+    place = quote(pipeline, safe="")
+    described = _fetch(url, f"/v2/models/{place}")
+    if not isinstance(described, dict) or "inputs" not in described:
+        raise Failed(Code.INTERNAL, f"what answers at {url} is no server of pipelines")
     boundary = random_id()
     parts = [
         b'--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-        % (boundary.encode(), name.encode(), _file(text[1:]) if text.startswith("@") else text.encode())
-        for name, text in _pairs(given, names)
+        % (boundary.encode(), name.encode(), _file(text[1:]) if text.startswith("@") else _utf8(name, text))
+        for name, text in _pairs(given, [one["name"] for one in described["inputs"]])
     ]
     body = b"".join(parts) + b"--%s--\r\n" % boundary.encode()
-    query = "?receipt=full" if receipt else ""
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    return _fetch(UrlRequest(f"{url}/predict/{pipeline}{query}", body, headers))
+    return _fetch(url, f"/predict/{place}" + ("?receipt=full" if receipt else ""), body, headers)
 
 
 def fetch_receipt(url: str, id: str) -> Any:
-    return _fetch(UrlRequest(f"{url}/receipts/{id}"))
+    """What the server's admin plane knows of a request. Raises Refused or Failed."""
+    return _fetch(url, f"/receipts/{quote(id, safe='')}")
 
 
 def _pairs(given: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
+    pairs: dict[str, str] = {}
     for one in given:
         name, equals, text = one.partition("=")
         if one.startswith("@") and len(names) == 1:
             name, text = names[0], one
-        elif not equals:
-            raise Refused(
-                Code.INVALID_INPUT, f'"{one}": expected field=value or field=@file; fields: {", ".join(names)}'
-            )
-        pairs.append((name, text))
-    return pairs
+        elif not equals or not name.isprintable() or '"' in name:
+            there = f"fields: {', '.join(names)}"
+            raise Refused(Code.INVALID_INPUT, f'"{show(one)}": expected field=value or field=@file; {there}')
+        if name in pairs:
+            raise Refused(Code.INVALID_INPUT, f"{name}: is given twice", field=name)
+        pairs[name] = text
+    return list(pairs.items())
 
 
 def _value(kind: str, text: str) -> Any:
     if text.startswith("@"):
         data = _file(text[1:])
-        return data.decode() if kind in ("text", "category") else data
+        try:
+            return data.decode() if kind in ("text", "category") else data
+        except UnicodeDecodeError as error:
+            raise Refused(Code.INVALID_UTF8, f"{text} is not UTF-8 text (byte {error.start})") from error
     if kind in ("text", "category", "bytes"):
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(Code.INVALID_UTF8, f"{name}: is not UTF-8 text", field=name) from error
 
 
 def _file(path: str) -> bytes:
@@ -102,15 +123,50 @@ def _file(path: str) -> bytes:
         raise Refused(Code.INVALID_INPUT, f"@{path} cannot be read: {error.strerror}") from error
 
 
-def _fetch(request: UrlRequest) -> Any:
+def _fetch(url: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+    """The JSON that comes back. Raises Refused or Failed, whatever comes or does not."""
+    opener = build_opener(*([ProxyHandler({})] if _host(url) in LOOPBACK else []))
+    request = UrlRequest(url.rstrip("/") + path, body, dict(headers or {}))
     try:
-        with urlopen(request, timeout=TIMEOUT_S) as response:
-            return json.loads(response.read())
-    except HTTPError as error:
-        body = json.loads(error.read() or b"{}")
-        told = body.get("error", body.get("detail", body))
-        text = told["message"] if isinstance(told, dict) and "message" in told else str(told)
-        code = error.headers.get("X-Error-Code", Code.INTERNAL.value)
-        raise (Refused if error.code < 500 else Failed)(Code(code), text) from error
+        try:
+            answer = opener.open(request, timeout=TIMEOUT_S)
+        except HTTPError as error:
+            answer = error  # an answer like any other, to be read
+        with answer:
+            status, code, text = answer.status, answer.headers.get("X-Error-Code", ""), answer.read()
+    except TimeoutError as error:
+        raise Failed(Code.DEADLINE_EXCEEDED, f"{url} did not answer within {TIMEOUT_S:g} s") from error
     except URLError as error:
-        raise Failed(Code.NOT_READY, f"no server answers at {request.host}: {error.reason}") from error
+        raise Failed(Code.NOT_READY, f"no server answers at {url}: {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        raise Failed(Code.NOT_READY, f"{url} broke off: {type(error).__name__}", detail=str(error)) from error
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _told(status, code, f"{url} answered {status} with something that is not JSON") from None
+    if status >= 400:
+        raise _told(status, code, _message(found) or f"{url} answered {status}")
+    return found
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        clean = url.isascii() and url.isprintable() and " " not in url
+        if clean and parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port):
+            return parts.hostname
+    except ValueError:
+        pass  # a port or an address that is none
+    raise Refused(Code.INVALID_INPUT, f'--url "{show(url)}": expected http://host:port')
+
+
+def _message(found: Any) -> str:
+    told = found.get("error", found.get("detail", "")) if isinstance(found, dict) else ""
+    return str(told.get("message", "")) if isinstance(told, dict) else str(told)
+
+
+def _told(status: int, code: str, text: str) -> Failure:
+    """With the server's own code, if it is one of ours: who answered may be another server."""
+    if code in [known.value for known in Code]:
+        return (Refused if status < 500 else Failed)(Code(code), text)
+    return Refused(Code.BAD_REQUEST, text) if 400 <= status < 500 else Failed(Code.INTERNAL, text)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MISCONFIGURED_EXIT = 2
 FAILED_EXIT = 1
+SERVER = "http://127.0.0.1:8000"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -29,17 +30,22 @@ def clearly(command: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return command(*args, **kwargs)
-        except Misconfigured as failure:
-            for problem in failure.problems:
-                click.echo(f"error: {problem}", err=True)
-            if failure.detail:
-                click.echo(f"detail: {failure.detail.strip()}", err=True)
-            sys.exit(MISCONFIGURED_EXIT)
         except Failure as failure:
-            click.echo(f"error: {failure.code}: {failure.text}", err=True)
-            sys.exit(FAILED_EXIT)
+            sys.exit(_told(failure))
 
     return run
+
+
+def _told(failure: Failure) -> int:
+    """Say it; returns the exit status it deserves."""
+    if isinstance(failure, Misconfigured):
+        for problem in failure.problems:
+            click.echo(f"error: {problem}", err=True)
+    else:
+        click.echo(f"error: {failure.code}: {failure.text}", err=True)
+    if failure.detail:
+        click.echo(f"detail: {failure.detail.strip()}", err=True)
+    return MISCONFIGURED_EXIT if isinstance(failure, Misconfigured) else FAILED_EXIT
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,17 +100,21 @@ def serve(
 @clearly
 def check(path: Path, static: bool, file: Path | None, values: tuple[str, ...]) -> None:
     """Validate a model file, a pipeline folder or a repository: definition, files, model, golden examples."""
-    settings = _settings(file, values)
+    settings = _told_about(file, values)
+    worst = 0
     for found in _found(path):
-        version = _taken_in(found, settings)
-        label = f"{version.pipeline} version {version.number}"
-        if static:
-            click.echo(f"ok: {label}: definition and files, digest {version.digest}")
+        label = f"{found.pipeline} version {found.number}"
+        try:
+            version = _taken_in(found, settings)
+            report = [] if static else asyncio.run(_report(version, settings))
+        except Failure as failure:
+            worst = max(worst, _told(failure))
+            click.echo(f"bad: {label}")
             continue
-        report = asyncio.run(_report(version, settings))
-        click.echo(f"ok: {label}, digest {version.digest}")
+        click.echo(f"ok: {label}{': definition and files' if static else ''}, digest {version.digest}")
         for line in report:
-            click.echo(f"    {line}")
+            click.echo(line)
+    sys.exit(worst)
 
 
 @main.command()
@@ -117,8 +127,11 @@ def init(name: str, model: Path, output: Path, file: Path | None, values: tuple[
     """Write a commented starting pipeline NAME/1/ around a model, with golden examples it computed."""
     from forwardpass.starting import start_pipeline
 
-    folder = asyncio.run(start_pipeline(name, model, output, _settings(file, values)))
-    click.echo(f"{folder} is ready to be edited; then: forwardpass check {folder}")
+    started = asyncio.run(start_pipeline(name, model, output, _told_about(file, values)))
+    click.echo(f"golden examples written: {started.examples}")
+    if started.why_none:
+        click.echo(f"warning: no golden example: {started.why_none}")
+    click.echo(f"{started.folder} is ready to be edited; then: forwardpass check {started.folder}")
 
 
 @main.command()
@@ -141,24 +154,33 @@ def trust(path: Path, why: str, file: Path | None, values: tuple[str, ...]) -> N
 @main.command()
 @click.argument("pipeline")
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE|@FILE ...")
-@click.option("--url", default="http://127.0.0.1:8000", help="The server, when PIPELINE is a name.")
+@click.option("--url", help=f"The server, when PIPELINE is a name; {SERVER} if not given.")
 @click.option("--receipt", is_flag=True, help="Show the receipt too.")
 @settings_options
 @clearly
 def predict(
-    pipeline: str, fields: tuple[str, ...], url: str, receipt: bool, file: Path | None, values: tuple[str, ...]
+    pipeline: str, fields: tuple[str, ...], url: str | None, receipt: bool, file: Path | None, values: tuple[str, ...]
 ) -> None:
-    """Ask a pipeline: a NAME at a running server, or a PATH, which is run here once. FIELD=@FILE sends a file."""
-    from forwardpass.asking import ask_here, ask_server
+    """Ask a pipeline: a NAME at a running server, or a PATH, which is run here once. FIELD=@FILE sends a file.
 
-    if Path(pipeline).exists():
+    A PATH has a "/", begins with "." or ends like a model file; all else is a NAME.
+    """
+    from forwardpass.asking import ask_here, ask_server
+    from forwardpass.pipeline.definition import is_model_file
+
+    if "/" in pipeline or pipeline.startswith(".") or is_model_file(pipeline):
+        if url is not None:
+            raise click.UsageError(f"--url has no effect: {pipeline} is a path, which is run here")
         (found, *more) = _found(Path(pipeline))
         if more:
             raise click.UsageError(f"{pipeline} holds several versions: name one folder")
-        settings = _settings(file, values)
-        answer = asyncio.run(ask_here(_taken_in(found, settings), fields, settings.threads, receipt=receipt))
+        settings = _told_about(file, values)
+        answer = asyncio.run(ask_here(_taken_in(found, settings), fields, settings, receipt=receipt))
     else:
-        answer = ask_server(url, pipeline, fields, receipt=receipt)
+        if file is not None or values:
+            hint = f"; for a folder write ./{pipeline}" if Path(pipeline).exists() else ""
+            raise click.UsageError(f"--set and --settings have no effect: a server is asked for {pipeline}{hint}")
+        answer = ask_server(url or SERVER, pipeline, fields, receipt=receipt)
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
@@ -228,6 +250,15 @@ def _settings(file: Path | None, values: Sequence[str], flags: dict[str, Any] | 
     return read(file, {**overrides, **(flags or {})})
 
 
+def _told_about(file: Path | None, values: Sequence[str]) -> "Settings":
+    """Settings for a command that runs a version: what its worker prints and suffers is told on standard error."""
+    from forwardpass.observe import log
+
+    settings = _settings(file, values)
+    log.start("text")
+    return settings
+
+
 def _found(path: Path) -> "tuple[Found, ...]":
     from forwardpass.core.errors import Code, Problem
     from forwardpass.pipeline.repository import scan
@@ -255,14 +286,16 @@ def _taken_in(found: "Found", settings: "Settings") -> Any:
 async def _report(version: Any, settings: "Settings") -> list[str]:
     from forwardpass.trial import trial
 
-    async with trial(version, threads=settings.threads) as running:
+    async with trial(version, threads=settings.threads, deadline_s=settings.limits.deadline_s) as running:
         variant = running.variant
         assert variant.loaded is not None, "a trial's version has loaded"
+        differ = f"; rows differ by at most {variant.loaded.max_difference:.2g}" if variant.loaded.independent else ""
+        columns, outputs = variant.signature.columns, variant.signature.outputs
         return [
-            *(f"input  {column.name}: {column.datatype} {list(column.shape)}" for column in variant.signature.columns),
-            *(f"output {field.name}: {field.datatype} {list(field.shape)}" for field in variant.signature.outputs),
-            f"batching {variant.batching_reason}; rows differ by at most {variant.loaded.max_difference:.2g}",
-            f"loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
+            *(f"    input  {column.name}: {column.datatype} {list(column.shape)}" for column in columns),
+            *(f"    output {field.name}: {field.datatype} {list(field.shape)}" for field in outputs),
+            f"    batching {variant.batching_reason}{differ}",
+            f"    loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
             *(f"warning: {warning}" for warning in variant.loaded.warnings),
         ]
 

@@ -101,7 +101,9 @@ def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
             ) from error
     for key, value in overrides.items():
         section, _, option = key.partition(".")
-        document.setdefault(section, {})[option] = value
+        table = document.setdefault(section, {})
+        if isinstance(table, dict):  # what else it is, _section reports
+            table[option] = value
     problems = [
         Problem(name, section, "unknown section", f"allowed: {', '.join(SECTIONS)}")
         for section in document

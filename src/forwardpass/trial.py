@@ -9,7 +9,7 @@ from forwardpass.core.pipeline import Version
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.golden import verify
-from forwardpass.pipeline.handle import DEADLINE_DEFAULT_S, Handle
+from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -26,10 +26,15 @@ class Trial:
 
 
 @asynccontextmanager
-async def trial(version: Version, *, threads: int, clock: Clock = monotonic_s) -> AsyncIterator[Trial]:
-    """Raises Misconfigured when the version cannot be loaded or its golden examples do not hold."""
+async def trial(
+    version: Version, *, threads: int, deadline_s: float, clock: Clock = monotonic_s
+) -> AsyncIterator[Trial]:
+    """Raises Misconfigured when the version cannot be loaded or its golden examples do not hold.
+
+    ``deadline_s`` is that of each request, golden examples included.
+    """
     routes = Routes()
-    handle = Handle(routes, DEADLINE_DEFAULT_S, clock, receipts=Receipts(), metrics=Metrics())
+    handle = Handle(routes, deadline_s, clock, receipts=Receipts(), metrics=Metrics())
 
     async def verified(variant: Variant) -> None:
         await verify(handle, variant, clock)

@@ -1,11 +1,13 @@
 import asyncio
+import struct
 from collections.abc import Sequence
+from math import inf, nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forwardpass.batching.grouping import Grouping
+from forwardpass.batching.grouping import COST_MAX, ON_LOOP_ROWS_MAX, Grouping
 from forwardpass.batching.ticket import Item
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Batch, Field, Padding
@@ -30,7 +32,7 @@ def texts(*values: bytes) -> Tensor:
 def items(columns: Sequence[Field], batch: Batch, *tensors: Tensor, batched: bool = True) -> list[Item]:
     async def run() -> list[Item]:
         request = Request("id", list(tensors), tensors[0].shape[0], Timeline())
-        return Grouping(columns, batch, batched=batched).items(request, 100.0, 1.0)[1]
+        return (await Grouping(columns, batch, batched=batched).cut(request, 100.0, 1.0))[1]
 
     return asyncio.run(run())
 
@@ -57,9 +59,41 @@ def test_texts_are_cut_row_by_row_so_that_lengths_can_share_a_batch() -> None:
     assert bytes(long.columns[0]) == pack_bytes([b"x" * 300])
 
 
+def test_neighbours_of_one_length_are_one_item_so_that_many_short_texts_cost_little() -> None:
+    values = [b"a"] * 70 + [b"x" * 300] + [b"b"] * 3
+    cut = items([TEXT], Batch(rows_max=32), texts(*values))
+    assert [item.rows for item in cut] == [32, 32, 6, 1, 3]
+    assert b"".join(bytes(item.columns[0]) for item in cut) == pack_bytes(values)
+    assert cut[0].key == cut[2].key == cut[4].key != cut[3].key
+
+
+def test_many_rows_are_cut_beside_the_loop_and_come_out_the_same() -> None:
+    async def run() -> None:
+        values = [b"a", b"x" * 300] * ON_LOOP_ROWS_MAX
+        request = Request("id", [texts(*values)], len(values), Timeline())
+        cutting = asyncio.create_task(Grouping([TEXT], Batch(), batched=True).cut(request, 100.0, 1.0))
+        await asyncio.sleep(0)
+        assert not cutting.done()
+        ticket, cut = await cutting
+        assert len(cut) == len(values)
+        assert ticket.ended.get_loop() is asyncio.get_running_loop()
+
+    asyncio.run(run())
+
+
+def test_texts_whose_batches_end_at_a_cost_are_cut_row_by_row() -> None:
+    assert [item.rows for item in items([TEXT], Batch(cost="tokens", cost_max=100), texts(b"a", b"b"))] == [1, 1]
+
+
 def test_declared_buckets_decide_which_lengths_share_a_batch() -> None:
-    one, other = items([TEXT], Batch(buckets_bytes=(10, 500)), texts(b"x" * 20, b"x" * 400))
+    batch = Batch(buckets_bytes=(10, 500))
+    (one,), (other,) = (items([TEXT], batch, texts(b"x" * size)) for size in (20, 400))
     assert one.key == other.key
+
+
+def test_a_declared_cost_that_is_no_cost_counts_as_nothing() -> None:
+    values = Tensor("FP64", (4,), struct.pack("<4d", 2.0, -5.0, nan, inf))
+    assert items([AMOUNT], Batch(cost="amount", cost_max=1), values)[0].cost == 2.0 + COST_MAX
 
 
 def test_different_row_shapes_never_share_a_batch() -> None:

@@ -13,11 +13,16 @@ import numpy as np
 
 
 class Model:
-    """Row sums; inputs 1000+ms sleep, -1 raises, -2 ends the process, -3 hangs."""
+    """Row sums; inputs 1000+ms sleep, -1 raises, -2 ends the process, -3 hangs, -4 asks for the most rows it ever got
+    at once since it was last asked."""
+
+    def __init__(self):
+        self.rows_most = 0
 
     def predict(self, batch):
         x = batch["x"]
         first = x[:, 0]
+        self.rows_most = max(self.rows_most, len(x))
         if (first == -1).any():
             raise ValueError("secret text of the model at /srv/models")
         if (first == -2).any():
@@ -27,7 +32,10 @@ class Model:
         pause = first[(first >= 1000) & (first < 9000)]
         if len(pause):
             time.sleep(float(pause.max() - 1000) / 1000)
-        return {"y": x.sum(axis=1)}
+        y = x.sum(axis=1)
+        if (first == -4).any():
+            y[first == -4], self.rows_most = self.rows_most, 0
+        return {"y": y}
 
 
 def checked(text: str) -> str:

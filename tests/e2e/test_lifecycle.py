@@ -1,11 +1,15 @@
 """Start, stop, load, unload, stall: what happens to requests and processes (behaviours 26, 35, 37; FAULTS S and D)."""
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
@@ -58,6 +62,28 @@ def test_a_second_signal_ends_at_once(repository: Path, data: Path) -> None:
         assert server.process.wait(8) == 0
 
 
+def test_a_second_signal_ends_the_drain_at_once(repository: Path, data: Path) -> None:
+    with serving(repository / "own", data=data, settings={"run.drain_s": 60.0}) as server:
+        threading.Thread(target=lambda: _quietly(server), daemon=True).start()
+        wait_until(lambda: server.version("own")["running"] == 1)
+        server.terminate()
+        wait_until(lambda: not _accepts(server.port), 5.0)
+        server.terminate()
+        assert server.process.wait(4) == 0
+
+
+def test_failures_are_answered_also_when_nobody_reads_the_log(repository: Path, data: Path) -> None:
+    with _unread(repository / "own", data) as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+        for _ in range(3000):
+            connection.request("POST", "/predict/own", b'{"x": [-1, 0]}', {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 500
+        connection.close()
+        _books_balance(server)
+
+
 def test_killing_the_front_leaves_no_orphan(repository: Path, data: Path) -> None:
     with serving(repository / "own", data=data) as server:
         workers = server.worker_pids("own")
@@ -71,6 +97,7 @@ def test_35_memory_stays_flat_over_fifty_loads_and_unloads(repository: Path, dat
     with serving(repository / "identity", repository / "own", data=data) as server:
         for cycle in range(50):
             assert server.call("POST", "/pipelines/identity/versions/1/unload", admin=True).status == 200
+            assert server.get("/ready", admin=True).status == 200  # it is away on purpose
             assert server.call("POST", "/pipelines/identity/versions/1/load", admin=True).status == 200
             answer = server.infer("identity", "x", "FP32", [1, 4], [1, 2, 3, cycle])
             assert answer.json["outputs"][0]["data"] == [1, 2, 3, cycle]
@@ -165,6 +192,41 @@ def test_one_version_that_cannot_be_loaded_does_not_keep_the_others_from_serving
         assert server.infer("identity", "x", "FP32", [1, 4], [1, 2, 3, 4]).status == 200
         wait_until(lambda: "bad version 1" in server.get("/v2/health/ready").json["error"])
         assert server.get("/v2/health/ready").status == 503
+        wait_until(lambda: '"not ready: bad version 1' in server.log.read_text())
+        assert "\nready: " not in server.log.read_text()
+
+
+def test_of_versions_that_all_cannot_be_loaded_every_problem_is_told(tmp_path: Path, data: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model.onnx").write_bytes(b"not a model at all, not even nearly")
+    done = forwardpass("serve", tmp_path, "--port", "0", "--admin-port", "0", data=data, check=False)
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 2
+    assert "/one/" in errors[0] and "/two/" in errors[1]
+
+
+def test_a_version_in_two_places_and_a_source_with_nothing_in_it_are_refused(
+    tmp_path: Path, repository: Path, data: Path
+) -> None:
+    other = tmp_path / "identity" / "1"
+    shutil.copytree(repository / "identity" / "1", other)
+    (tmp_path / "nothing").mkdir()
+    sources = (repository / "identity", other, tmp_path / "nothing")
+    done = forwardpass("serve", *sources, "--port", "0", "--admin-port", "0", data=data, check=False)
+    assert done.returncode == 2
+    assert f"{other}: identity version 1 is in {repository / 'identity' / '1'} too" in done.stderr
+    assert f"{tmp_path / 'nothing'}: no pipeline was found here" in done.stderr
+
+
+def test_more_connections_than_the_system_has_files_for_are_refused(repository: Path, data: Path) -> None:
+    done = subprocess.run(
+        ["prlimit", "--nofile=512:512", *command("serve", repository / "identity", "--set", f"run.data={data}")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "limits.connections_max: found 1000; this process may open 512 files" in done.stderr
 
 
 def test_a_golden_example_that_does_not_hold_keeps_the_version_out(tmp_path: Path, data: Path) -> None:
@@ -215,6 +277,39 @@ def _alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+@contextmanager
+def _unread(source: Path, data: Path) -> Iterator[Server]:
+    """A server whose standard error is a small pipe that nobody reads."""
+    port, admin_port = free_port(), free_port()
+    arguments = command("serve", source, "--port", str(port), "--admin-port", str(admin_port))
+    with subprocess.Popen(
+        [*arguments, "--set", f"run.data={data}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pipesize=4096
+    ) as process:
+        server = Server(process, port, admin_port, data / "unread")
+        try:
+            wait_until(lambda: _accepts(admin_port) and server.get("/ready", admin=True).status == 200)
+            yield server
+        finally:
+            process.kill()
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
+
+
+def _books_balance(server: Server) -> None:
+    """Every request that HTTP handed over ended somewhere; the golden examples came without HTTP."""
+    server.get("/predict/nowhere")
+    server.get("/v2/models/nowhere")
+    status = server.status()
+    (version,) = status["versions"]
+    assert status["other_requests"] == {"method_not_allowed": 1, "pipeline_not_found": 1}
+    assert status["requests"] == 3002
+    assert version["outcomes"] == {"ok": 2, "engine_failed": 3000}
 
 
 def _quietly(server: Server) -> None:

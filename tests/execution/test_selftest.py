@@ -70,7 +70,16 @@ def test_without_a_row_that_runs_nothing_is_proved(tmp_path: Path) -> None:
     step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
     result = tried(tmp_path, step)
     assert (result.independent, result.rows_tested) == (False, 0)
-    assert result.reason == "no row to test with: give golden examples, two at least"
+    why = "; the last that was tried failed: the model raised an error"
+    assert result.reason == f"no row to test with: give golden examples, two at least{why}"
+
+
+def test_when_no_row_runs_the_warm_up_says_what_the_model_said(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def f(batch):\n    raise ValueError('wants 3 channels')\n")
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    (warning,) = warm_up(plan_of(tmp_path, step), 32)
+    assert warning.startswith("no made-up row could be run before serving: the model raised an error\n")
+    assert warning.endswith("ValueError: wants 3 channels")
 
 
 def test_a_model_that_takes_small_batches_only_is_found(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 import os
+import resource
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -82,3 +84,16 @@ def test_sizes_that_do_not_add_up_are_refused() -> None:
     for sizes in ([2], [2, 5], [7, -1]):
         with pytest.raises(WireError):
             wire.split(payload, sizes)
+
+
+def test_a_payload_over_the_memory_limit_still_tells_which_batch_it_was(ends: Ends) -> None:
+    wire.send(ends[0], Kind.RUN, b"meta", [bytes(64 * 1024**2)])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + 4 * 1024**2, before[1]))
+    try:
+        with pytest.raises(wire.NoRoom) as refused:
+            wire.receive(ends[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert refused.value.meta == b"meta"

@@ -380,6 +380,13 @@ def test_a_zero_dimension_is_allowed_where_the_signature_leaves_it_open() -> Non
     assert infer({"inputs": [x(shape=[3, 0], data=[])]}, tensor("FP32", -1)).columns[0].shape == (3, 0)
 
 
+def test_the_rows_of_one_request_are_bounded() -> None:
+    assert infer({"inputs": [x(shape=[65_536, 0], data=[])]}, tensor("FP32", -1)).rows == 65_536
+    given_ = {"name": "t", "shape": [65_537], "datatype": "BYTES", "data": ["a"] * 65_537}
+    failure = refused({"inputs": [given_]}, Signature((Input("t", "text"),), ()))
+    assert (failure.code, "65536" in failure.text) == (Code.BATCH_TOO_LARGE, True)
+
+
 def test_strings_cost_the_same_each() -> None:
     def seconds(count: int) -> float:
         given_ = {"name": "t", "shape": [count], "datatype": "BYTES", "data": ["a: b"] * count}

@@ -1,15 +1,18 @@
 import json
 import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Pipeline, Step, Version
 from forwardpass.core.request import Note
 from forwardpass.core.timeline import BatchReport, Timeline
-from forwardpass.observe.log import LINE_BYTES_MAX, JsonLines
+from forwardpass.observe.log import LINE_BYTES_MAX, JsonLines, Sink
 from forwardpass.observe.metrics import TABLE, Metrics
-from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.observe.receipts import BATCHES_MAX, NOTE_CHARACTERS_MAX, NOTES_MAX, Receipts, Record, receipt
 
 VERSION = Version("p", 3, "digest", "/secret/folder", Pipeline((Step("model"),)))
 
@@ -69,3 +72,58 @@ def test_whatever_a_client_sends_becomes_one_bounded_line_of_json(value: object)
     assert len(line.encode("utf-8", "surrogatepass")) <= LINE_BYTES_MAX
     assert "\n" not in line and "\x1b" not in line
     assert json.loads(line)["text"] == "event"
+
+
+def lines(descriptor: int) -> list[dict[str, object]]:
+    """All that is written until the other end closes."""
+    with os.fdopen(descriptor, "rb") as pipe:
+        return [json.loads(line) for line in pipe]
+
+
+def said(text: str, **event: object) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "p", "msg": text, "event": event})
+
+
+def test_a_log_that_nobody_reads_drops_lines_and_says_how_many_once_it_is_read() -> None:
+    reading, writing = os.pipe()
+    sink = Sink(writing, lines_max=500)
+    sink.setFormatter(JsonLines())
+    for number in range(3000):
+        sink.emit(said(f"line {number}"))
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(lines, reading)
+        sink.close()
+        os.close(writing)
+        written = read.result()
+    kept = [line for line in written if str(line["text"]).startswith("line ")]
+    dropped = [line["lines"] for line in written if line["text"] == "log lines were dropped"]
+    assert len(kept) + sum(map(int, map(str, dropped))) == 3000
+    assert dropped and kept[0]["text"] == "line 0"
+
+
+def test_what_fails_often_is_logged_twenty_times_a_second_and_the_rest_is_counted() -> None:
+    reading, writing = os.pipe()
+    clock = FakeClock()
+    sink = Sink(writing, clock=clock)
+    sink.setFormatter(JsonLines())
+    for _ in range(100):
+        sink.emit(said("request failed", code="engine_failed"))
+    sink.emit(said("request failed", code="step_failed"))
+    clock.advance(1.0)
+    sink.emit(said("request failed", code="engine_failed"))
+    sink.close()
+    os.close(writing)
+    written = lines(reading)
+    assert [line["text"] for line in written].count("request failed") == 22
+    assert [(line["code"], line["lines"]) for line in written if "lines" in line] == [("engine_failed", 80)]
+
+
+def test_a_record_is_bounded_however_many_rows_its_request_had() -> None:
+    one = record()
+    batches = [BatchReport(n // 2, 1.0, 8, 5, "worker_free", 0, 0.0, 0) for n in range(1000)]
+    notes = [Note(row, "truncated", {"text": "x" * 10_000 * (row == 0)}) for row in range(1000)]
+    made = receipt(Record("a", VERSION, one.timeline, batches, 1000, 0, notes, "", "ok"))
+    assert (len(made["notes"]), made["notes_left_out"]) == (NOTES_MAX, 1000 - NOTES_MAX)
+    assert made["notes"][0] == {"row": 0, "name": "truncated", "left_out": True}
+    assert (len(made["batches"]), made["batches_left_out"]) == (BATCHES_MAX, 500 - BATCHES_MAX)
+    assert len(json.dumps(made["notes"])) < NOTES_MAX * (NOTE_CHARACTERS_MAX + 100)

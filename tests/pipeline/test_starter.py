@@ -18,7 +18,7 @@ def tensors(count: int) -> Signature:
 
 
 def test_a_starter_serves_the_model_as_it_is(model_folder: Path, step_kinds: Mapping[str, StepKind]) -> None:
-    text = starter("adder", Signature((X,), OUTPUTS), "model.onnx", [GOLDEN], batched=True)
+    text = starter("adder", Signature((X,), OUTPUTS), "model.onnx", [GOLDEN])
     pipeline = parse(text, file="", folder=model_folder, kinds=step_kinds)
     assert pipeline.inputs == (X,)
     assert pipeline.steps == (Step("model", {"engine": "onnxruntime", "file": "model.onnx"}),)
@@ -29,8 +29,16 @@ def test_a_starter_serves_the_model_as_it_is(model_folder: Path, step_kinds: Map
 def test_a_model_that_does_not_batch_is_started_without_batching(
     model_folder: Path, step_kinds: Mapping[str, StepKind]
 ) -> None:
-    text = starter("adder", tensors(1), "model.onnx", [], batched=False)
+    text = starter("adder", tensors(1), "model.onnx", [], apart="its first axis\nis fixed")
     assert parse(text, file="", folder=model_folder, kinds=step_kinds).batch == Batch(enabled=False)
+
+
+def test_what_could_not_be_tried_leaves_batching_on_and_says_why(
+    model_folder: Path, step_kinds: Mapping[str, StepKind]
+) -> None:
+    text = starter("adder", tensors(1), "model.onnx", [], apart="no row\x1b to test with", proved=False)
+    assert parse(text, file="", folder=model_folder, kinds=step_kinds).batch == Batch()
+    assert "# no row\\u001b to test with\n" in text.lower()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 40])
@@ -39,7 +47,7 @@ def test_a_starter_is_short_and_valid_for_any_model(
     count: int, name: str, model_folder: Path, step_kinds: Mapping[str, StepKind]
 ) -> None:
     golden = [Golden({f"in:{n}": [[1] * 4] for n in range(count)}, {"y": [1.0, 2.0]}, 0.5)] * 5
-    text = starter(name, tensors(count), "model.onnx", golden if count else [], batched=True)
+    text = starter(name, tensors(count), "model.onnx", golden if count else [])
     pipeline = parse(text, file="", folder=model_folder, kinds=step_kinds)
     assert text.count("\n") <= 60
     assert pipeline.description == name
@@ -47,5 +55,5 @@ def test_a_starter_is_short_and_valid_for_any_model(
 
 def test_inputs_that_are_no_tensors_are_written_too(model_folder: Path, step_kinds: Mapping[str, StepKind]) -> None:
     inputs = (Input("t", "text"), Input("r", "record", columns={"age": "number"}))
-    text = starter("adder", Signature(inputs, ()), "model.onnx", [], batched=True)
+    text = starter("adder", Signature(inputs, ()), "model.onnx", [])
     assert parse(text, file="", folder=model_folder, kinds=step_kinds).inputs == inputs

@@ -41,6 +41,16 @@ def test_a_pinned_version_answers_as_long_as_it_is_ready() -> None:
     assert refusal(made, "p", 1) is Code.NOT_READY
 
 
+def test_a_version_that_is_not_ready_never_answers_even_if_nobody_said_so() -> None:
+    one, two = variant(1), variant(2)
+    made = routes(one, two)
+    two.begin_leaving()
+    assert two.stage is Stage.DRAINING
+    assert made.find("p", None) is one
+    one.stage = Stage.UNLOADED
+    assert refusal(made, "p", None) is Code.NOT_READY
+
+
 def test_what_is_not_there_is_told_from_what_is_not_ready() -> None:
     made = routes(variant(1, Stage.LOADING))
     assert refusal(made, "q", None) is Code.PIPELINE_NOT_FOUND

@@ -47,6 +47,9 @@ def change(vector):
 def echo(text):
     return {"one": 1, "1.5": 1.5, "big": 2**63, "huge": 2**70, "yes": True, "list": [1], "none": None}.get(text, text)
 
+def polite(text):
+    raise ValueError("no")
+
 def many(*text): ...
 def stranger(colour): ...
 _hidden = price
@@ -83,6 +86,12 @@ def test_a_value_error_refuses_the_row_with_its_text_cut_and_escaped(run: "Run",
     assert isinstance(batch.failures[0], Refused)
     assert batch.failures[0].text.startswith("shout: mind your\\nwords xxx")
     assert len(batch.failures[0].text) < 80
+    assert batch.failures[0].field == ""  # of two fields nobody knows which
+
+
+def test_a_refusal_by_a_function_of_one_field_names_the_field(run: "Run", folder: Path) -> None:
+    batch = run("steps:polite", {"output": "x", "datatype": "BYTES"}, {TEXT: ["rude"]}, folder, trusted=True)
+    assert batch.failures[0].field == "text"
 
 
 def test_a_tensor_goes_in_and_comes_out(run: "Run", folder: Path) -> None:

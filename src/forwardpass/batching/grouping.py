@@ -1,9 +1,11 @@
 """From a request's rows to the items that queue: what they cost, whom they may share a batch with, where they are cut."""
 
+import asyncio
 import sys
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from math import isnan, prod
+from math import prod
 
 from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.errors import Code, Refused
@@ -12,7 +14,9 @@ from forwardpass.core.request import Request
 from forwardpass.core.tensor import ITEM_BYTES, Buffer, byte_offsets
 
 DEFAULT_PRIORITY = 5
+ON_LOOP_ROWS_MAX = 4096  # cutting more would hold up everybody else
 BYTES_PER_TOKEN = 4  # a token of English text is about four bytes: a proxy, the front never tokenizes
+COST_MAX = 1e12  # what a row may declare: sums of it stay finite and exact enough to be taken apart again
 DEFAULT_TEXT_BUCKETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 Shape = tuple[int, ...]
@@ -20,7 +24,7 @@ Slices = list[tuple[list[Buffer], int]]
 
 
 class Grouping:
-    """Built once per variant from its columns and batch settings; ``items`` is called for every request."""
+    """Built once per variant from its columns and batch settings; ``cut`` is called for every request."""
 
     def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool) -> None:
         self._columns = columns
@@ -32,20 +36,30 @@ class Grouping:
         self._padded = frozenset(i for i, column in enumerate(columns) if column.name in fields)
         self._counts_rows = batch.cost == "rows"
         together = batch.enabled and batched
-        self._piece_rows = 1 if self._texts and together else batch.rows_max  # rows by themselves: lengths group them
-        self._whole_max = self._piece_rows if batched else sys.maxsize
+        self._by_length = bool(self._texts) and together
+        # A batch that ends at a cost takes rows one by one.
+        self._piece_rows = 1 if self._by_length and batch.cost_max is not None else batch.rows_max
+        self._whole_max = sys.maxsize if not batched else 1 if self._by_length else batch.rows_max
         self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
 
-    def items(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
+    async def cut(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
         """The request's ticket and its items, in row order. Raises Refused batch_too_large where cutting is not allowed."""
+        if request.rows <= ON_LOOP_ROWS_MAX:
+            return self.items(request, deadline, now)
+        return await asyncio.to_thread(self.items, request, deadline, now, asyncio.get_running_loop())
+
+    def items(
+        self, request: Request, deadline: float, now: float, loop: asyncio.AbstractEventLoop | None = None
+    ) -> tuple[Ticket, list[Item]]:
+        """What ``cut`` gives; in a thread with the ``loop`` in which the ticket will be awaited."""
         shapes = [tensor.shape[1:] for tensor in request.columns]
         priority = request.priority or DEFAULT_PRIORITY
         if request.rows <= self._whole_max:
             columns: list[Buffer] = [tensor.data for tensor in request.columns]
-            ticket = Ticket(1, deadline)
+            ticket = Ticket(1, deadline, loop)
             return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now)]
         slices = self._slices(request)
-        ticket = Ticket(len(slices), deadline)
+        ticket = Ticket(len(slices), deadline, loop)
         return ticket, [
             self._item(ticket, part, columns, shapes, rows, priority, now)
             for part, (columns, rows) in enumerate(slices)
@@ -69,14 +83,27 @@ class Grouping:
         return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now)
 
     def _slices(self, request: Request) -> Slices:
-        """Cuts of ``_piece_rows``, where rows do not depend on each other."""
+        """Cuts of at most ``_piece_rows``, where rows do not depend on each other."""
         rows, size = request.rows, self._piece_rows
         if not self._batch.enabled:
             text = f"{rows} rows were sent; this pipeline takes at most {size} at once (its rows depend on each other)"
             raise Refused(Code.BATCH_TOO_LARGE, text)
-        cuts = [*range(0, rows, size), rows]
+        cuts = self._runs(request) if self._by_length and size > 1 else [*range(0, rows, size), rows]
         per_column = [_cut(tensor.datatype, tensor.shape[1:], tensor.data, rows, cuts) for tensor in request.columns]
         return [([pieces[part] for pieces in per_column], cuts[part + 1] - cuts[part]) for part in range(len(cuts) - 1)]
+
+    def _runs(self, request: Request) -> list[int]:
+        """Cuts between neighbours of different length: rows that share a key anyway wait as one item."""
+        buckets = self._batch.buckets_bytes or DEFAULT_TEXT_BUCKETS
+        rows = request.rows
+        texts = [byte_offsets(memoryview(request.columns[index].data), rows) for index in self._texts]
+        lengths = [[bisect_left(buckets, end - start) for start, end in pairwise(offsets)] for offsets in texts]
+        keys = list(zip(*lengths, strict=True))
+        cuts = [0]
+        for row in range(1, rows):
+            if keys[row] != keys[row - 1] or row - cuts[-1] == self._piece_rows:
+                cuts.append(row)
+        return [*cuts, rows]
 
     def _key(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> Hashable:
         key: list[Hashable] = []
@@ -104,7 +131,7 @@ class Grouping:
             case _:
                 assert self._cost_column is not None, "the definition was checked: a cost field is a number input"
                 values = memoryview(bytes(columns[self._cost_column])).cast("d")
-                return float(sum(value for value in values if not isnan(value)))
+                return sum(min(value, COST_MAX) for value in values if value > 0.0)  # false for what is missing, too
 
 
 def _cut(datatype: str, shape: tuple[int, ...], data: Buffer, rows: int, cuts: Sequence[int]) -> list[memoryview]:

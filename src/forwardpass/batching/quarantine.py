@@ -29,22 +29,26 @@ class Quarantine:
         self._until: OrderedDict[bytes, float] = OrderedDict()
 
     def __len__(self) -> int:
+        self._expire()
         return len(self._until)
 
     def add(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
-        self._until[digest(columns, shapes, rows)] = self._clock() + self._period_s
+        key = digest(columns, shapes, rows)
+        self._until[key] = self._clock() + self._period_s
+        self._until.move_to_end(key)
         if len(self._until) > ENTRIES_MAX:
             self._until.popitem(last=False)
 
     def check(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
         """Raises Refused quarantined for an input that is in."""
+        self._expire()
+        if self._until and digest(columns, shapes, rows) in self._until:
+            raise Refused(Code.QUARANTINED, "this input ended two workers and is refused for a time")
+
+    def _expire(self) -> None:
+        """All stay equally long, so whoever is over is in front."""
         if not self._until:
             return
-        key = digest(columns, shapes, rows)
-        until = self._until.get(key)
-        if until is None:
-            return
-        if until <= self._clock():
-            del self._until[key]
-            return
-        raise Refused(Code.QUARANTINED, "this input ended two workers and is refused for a time")
+        now = self._clock()
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)

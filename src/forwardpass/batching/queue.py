@@ -65,7 +65,7 @@ class Queue:
 
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Raises Failed queue_full, queue_bytes_full, queue_wait_too_long."""
-        if self.items:  # an empty queue takes any request: its size was bounded at the door
+        if self.items:  # an empty queue takes any request: its rows and bytes were bounded at the door
             rows, total = self.rows, self.bytes
             for item in items:
                 rows += item.rows

@@ -34,9 +34,9 @@ class Ticket:
 
     __slots__ = ("_missing", "_parts", "deadline", "ended")
 
-    def __init__(self, parts: int, deadline: float) -> None:
+    def __init__(self, parts: int, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.deadline = deadline
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = (loop or asyncio.get_running_loop()).create_future()
         self._parts: list[Part | None] = [None] * parts
         self._missing = parts
 

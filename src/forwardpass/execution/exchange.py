@@ -4,6 +4,7 @@ A worker's reply is checked like a client's request: every count and length must
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 
 import msgspec
@@ -13,7 +14,7 @@ from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Note
-from forwardpass.core.tensor import Buffer, Tensor
+from forwardpass.core.tensor import ITEM_BYTES, Buffer, Tensor
 from forwardpass.execution.wire import Frame, OutputMeta, PartMeta, Run, WireError, decode, split
 
 NO_FAILURES: Mapping[int, Failure] = MappingProxyType({})
@@ -42,8 +43,7 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
     if [(output.name, output.datatype) for output in done.outputs] != [(f.name, f.datatype) for f in fields]:
         raise WireError("other outputs than the signature has")
     for meta, item in zip(done.parts, items, strict=True):
-        if meta.failure is None and meta.rows + len(meta.failures) != item.rows:
-            raise WireError("another number of rows than the item has")
+        _check_rows(meta, item.rows)
     outputs: list[list[Tensor]] = [[] for _ in items]
     payloads = split(frame.payload, [sum(output.sizes) for output in done.outputs])
     for output, payload in zip(done.outputs, payloads, strict=True):
@@ -52,14 +52,33 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
     return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s)
 
 
+def _check_rows(meta: PartMeta, rows: int) -> None:
+    if meta.failure is not None:
+        if meta.rows or meta.failures or meta.notes:
+            raise WireError("rows of an item that failed as a whole")
+        return
+    if meta.rows + len(meta.failures) != rows:
+        raise WireError("another number of rows than the item has")
+    if meta.failures or meta.notes:
+        failed = {row for row, *_ in meta.failures}
+        named = failed.union(row for row, *_ in meta.notes)
+        if len(failed) != len(meta.failures) or min(named) < 0 or max(named) >= rows:
+            raise WireError("a row that the item does not have, or twice")
+
+
 def _cut(output: OutputMeta, payload: memoryview, parts: Sequence[PartMeta], outputs: Sequence[list[Tensor]]) -> None:
     """One output's bytes to a tensor per item."""
     count = len(parts)
     if len(output.sizes) != count or len(output.shapes) not in (1, count):
         raise WireError("another number of output slices than items")
     shapes = output.shapes if len(output.shapes) == count else output.shapes * count
+    item_bytes = ITEM_BYTES.get(output.datatype)
     start = 0
     for meta, tensors, shape, size in zip(parts, outputs, shapes, output.sizes, strict=True):
+        if size < 0 or (shape and min(shape) < 0):
+            raise WireError("a negative size")
+        if item_bytes is not None and meta.rows * prod(shape) * item_bytes != size:
+            raise WireError("a slice of another size than its shape says")
         tensors.append(Tensor(output.datatype, (meta.rows, *shape), payload[start : start + size]))
         start += size
 

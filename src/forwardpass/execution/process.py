@@ -6,13 +6,16 @@
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
+from pathlib import Path
 
 import msgspec
 
@@ -26,7 +29,8 @@ from forwardpass.execution.exchange import outcome_of, run_of
 from forwardpass.execution.wire import Kind, Load, Loaded
 
 STALLED_AFTER_S = 4.0  # without a beat; the worker beats every second
-HUNG_AFTER_S = 10.0
+HUNG_AFTER_S = 10.0  # silent: at once when stopped or idle, at work only when it uses no CPU either
+STOPPED = ("T", "t")  # states in /proc/PID/stat
 RESTART_DELAY_MIN_S = 0.1
 RESTART_DELAY_MAX_S = 30.0
 DEATHS_WINDOW_S = 60.0
@@ -84,7 +88,11 @@ class WorkerProcess:
         deaths: deque[float] = deque()
         try:
             while True:
-                code = await self._live()
+                try:
+                    code = await self._live()
+                except OSError as error:  # no descriptors, no memory, gone before it was told what to load
+                    code = Code.WORKER_CRASHED
+                    self._note_end(f"could not be started ({error.strerror})", None)
                 if self.refusal is not None:
                     self._enter(State.REFUSED)
                     return
@@ -134,54 +142,63 @@ class WorkerProcess:
         except OSError:
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=False))
             return future
+        except wire.WireError as error:  # more than a frame holds; its items may fit one by one
+            _log.error("batch could not be sent", extra=self._event(reason=str(error), items=len(items)))
+            future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
+            return future
         self._running[batch] = _Running(items, future, self._clock())
         return future
 
     async def _live(self) -> Code:
-        """One process from its start to its end; returns how it ended."""
+        """One process from its start to its end; returns how it ended. OSError when it could not be started."""
         loop = asyncio.get_running_loop()
         end, childs_end = wire.pair()
-        self._gone = loop.create_future()
-        self._loading_since = self._seen_s = self._clock()
-        process = await asyncio.create_subprocess_exec(
+        with end:
+            with childs_end:
+                process = await self._start(childs_end)
+            self._gone = loop.create_future()
+            self._loading_since = self._seen_s = self._clock()
+            self.pid, self._end = process.pid, end
+            code = Code.WORKER_CRASHED
+            try:
+                load = Load(self._version, self._threads, self.loaded.settings if self.loaded else None)
+                wire.send(end, Kind.LOAD, wire.encode(load))
+                loop.add_reader(end.fileno(), self._readable)
+                async with asyncio.TaskGroup() as watchers:
+                    watching = watchers.create_task(self._watch())
+                    logging_ = watchers.create_task(self._relay(process.stdout))
+                    code = await self._gone
+                    watching.cancel()
+                    self._hang_up()
+                    if self.state in (State.READY, State.STALLED):
+                        self._enter(State.RESTARTING)  # nothing is sent to it any more
+                    _kill(process.pid)
+                    await _end_of(process)
+                    logging_.cancel()
+            finally:
+                self._hang_up()
+                await _leave(process)
+                self._lose(code)
+                self.pid = None
+        doing = "" if self.loaded else " while it loaded the model"
+        self._note_end(f"ended with status {process.returncode}{doing}", process.pid)
+        return code
+
+    async def _start(self, childs_end: socket.socket) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-m", "forwardpass.execution.worker",
             str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
             start_new_session=True, stdin=childs_end.fileno(),  # inheritable, it would reach others started meanwhile
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
             env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip
-        childs_end.close()
-        self.pid, self._end = process.pid, end
-        code = Code.WORKER_CRASHED
-        try:
-            loop.add_reader(end.fileno(), self._readable)
-            load = Load(self._version, self._threads, self.loaded.settings if self.loaded else None)
-            wire.send(end, Kind.LOAD, wire.encode(load))
-            async with asyncio.TaskGroup() as watchers:
-                watching = watchers.create_task(self._watch())
-                logging_ = watchers.create_task(self._relay(process.stdout))
-                code = await self._gone
-                watching.cancel()
-                loop.remove_reader(end.fileno())
-                end.close()
-                await _leave(process, force=code is not Code.CANCELLED)
-                logging_.cancel()
-        finally:
-            loop.remove_reader(end.fileno()) if end.fileno() >= 0 else None
-            end.close()
-            self._end = None
-            await _leave(process, force=False)
-            self._lose(code)
-            self.pid = None
-        self._note_end(process.returncode)
-        return code
 
-    def _note_end(self, status: int | None) -> None:
+    def _note_end(self, how: str, pid: int | None) -> None:
         if self.loaded is None and self.refusal is None:
-            text = f"the worker ended with status {status} while it loaded the model"
+            text = f"the worker {how}"
             self.refusal = Misconfigured(Code.LOAD_FAILED, (Problem("", "", text, "see the log"),))
         elif self.refusal is None:
-            _log.error("worker died", extra=self._event(status=status))
+            _log.error("worker died", extra=self._event(reason=how, pid=pid))
 
     def _readable(self) -> None:
         assert self._end is not None and self._gone is not None
@@ -233,25 +250,41 @@ class WorkerProcess:
 
     async def _watch(self) -> None:
         """Look every half second for a process that stopped moving."""
-        before = self._clock()
+        before = moved_s = self._clock()
+        pulse = ""
         while True:
             await asyncio.sleep(0.5)
             now = self._clock()
-            if now - before > STALLED_AFTER_S / 2:
-                self._seen_s = now  # this process itself was stopped: nobody else's fault
+            if now - before > STALLED_AFTER_S / 2:  # this process itself was stopped: nobody else's fault
+                moved_s = now
+                self._forgive(now, now - before)
             before = now
             silent_s = now - self._seen_s
-            oldest = min((running.since for running in self._running.values()), default=now)
-            loading = self.state is not State.READY and self.state is not State.STALLED
-            if (
-                silent_s > HUNG_AFTER_S
-                or now - oldest > self._limits.batch_limit_s
-                or (loading and now - self._loading_since > self._limits.load_limit_s)
-            ):
+            last, pulse = pulse, _pulse(self.pid) if silent_s > STALLED_AFTER_S else ""
+            if pulse != last or not pulse:
+                moved_s = now
+            if self._hangs(now, silent_s, now - moved_s, pulse):
                 self._end_process(Code.WORKER_HUNG)
             elif silent_s > STALLED_AFTER_S and self.state is State.READY:
                 _log.warning("worker is silent", extra=self._event(silent_s=round(silent_s, 1)))
                 self._enter(State.STALLED)
+
+    def _hangs(self, now: float, silent_s: float, still_s: float, pulse: str) -> bool:
+        """Own code that holds the interpreter's lock silences a worker that works: what it is at has a limit then."""
+        loading = self.state is not State.READY and self.state is not State.STALLED
+        if loading and now - self._loading_since > self._limits.load_limit_s:
+            return True
+        if any(now - running.since > self._limits.batch_limit_s for running in self._running.values()):
+            return True
+        busy = loading or bool(self._running)
+        return silent_s > HUNG_AFTER_S and (not busy or pulse in STOPPED or still_s > HUNG_AFTER_S)
+
+    def _forgive(self, now: float, gap_s: float) -> None:
+        """What the front slept through counts against nobody's limit."""
+        self._seen_s = now
+        self._loading_since = min(now, self._loading_since + gap_s)
+        for running in self._running.values():
+            running.since = min(now, running.since + gap_s)
 
     async def _relay(self, output: asyncio.StreamReader | None) -> None:
         """What the worker prints becomes log lines, at most LOG_LINES_MAX of them; the rest is read and dropped."""
@@ -265,6 +298,12 @@ class WorkerProcess:
                 return
             if number <= LOG_LINES_MAX:
                 _log.info("worker output", extra=self._event(line=line.decode("utf-8", "replace").rstrip()))
+
+    def _hang_up(self) -> None:
+        if self._end is not None:
+            asyncio.get_running_loop().remove_reader(self._end.fileno())
+            self._end.close()
+            self._end = None
 
     def _end_process(self, code: Code) -> None:
         if self._gone is not None and not self._gone.done():
@@ -301,15 +340,33 @@ class WorkerProcess:
         return {"event": {**names, "pid": self.pid, **fields}}
 
 
-async def _leave(process: asyncio.subprocess.Process, *, force: bool) -> None:
-    """Its socket is closed, so it leaves by itself; if it does not, it is killed."""
-    if process.returncode is not None:
-        return
-    if force:
-        process.kill()
+def _pulse(pid: int | None) -> str:
+    """What changes while a process moves: its CPU time. Of a stopped one its state, see STOPPED; "" when unknown."""
     try:
-        async with asyncio.timeout(LEAVE_TIME_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return fields[0] if fields[0] in STOPPED else f"{fields[11]} {fields[12]}"
+
+
+def _kill(group: int) -> None:
+    """It leads a session of its own, so whatever it started goes with it."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+async def _leave(process: asyncio.subprocess.Process) -> None:
+    """Its socket is closed, so it leaves by itself; if it does not, it is killed."""
+    try:
+        await _end_of(process)
+    finally:
+        _kill(process.pid)
+    await _end_of(process)
+
+
+async def _end_of(process: asyncio.subprocess.Process) -> None:
+    """At most LEAVE_TIME_S: asyncio goes on waiting while a child of the process, in a session of its own, holds its output."""
+    if process.returncode is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_TIME_S):
+                await process.wait()

@@ -21,6 +21,9 @@ SLOW_S = 0.25  # one row alone
 WARM_UP_MAX_S = 3.0
 BATCH_TESTED_MAX = 64
 
+DETAIL_CHARACTERS_MAX = 500
+GIVE_EXAMPLES = "give golden examples, two at least"
+
 Answer = dict[str, Column]
 """One row's outputs."""
 
@@ -45,10 +48,11 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     if not plan.batched:
         size = plan.fixed_rows
         return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")
-    alone = _alone(plan, ROWS_TESTED)
+    alone, failure = _alone(plan, ROWS_TESTED)
     if len(alone) < 2:
         found = "no row" if not alone else "only one row"
-        return _no(f"{found} to test with: give golden examples, two at least", len(alone))
+        why = f"; the last that was tried failed: {failure.text}" if failure else ""
+        return _no(f"{found} to test with: {GIVE_EXAMPLES}{why}", len(alone))
     order = list(range(len(alone)))
     large = min(rows_max, BATCH_TESTED_MAX)
     orders = [order, order[::-1], order[:3]]
@@ -71,10 +75,22 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     return SelfTest(True, bitwise, largest, "", len(alone))
 
 
+def untried(reason: str) -> bool:
+    """Whether a self-test with this reason found nothing out, as it had no rows to test with."""
+    return GIVE_EXAMPLES in reason
+
+
 def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: float = WARM_UP_MAX_S) -> list[str]:
-    """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget; what was left out is said."""
+    """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget.
+
+    Returns warnings for the operator: what was left out, and why, if no row could be run at all.
+    """
     started = clock()
-    rows = [item for item, _ in _alone(plan, 1)]  # the batch of 1
+    alone, failure = _alone(plan, 1)  # the batch of 1
+    rows = [item for item, _ in alone]
+    if failure is not None and not rows:
+        detail = failure.detail.strip()[-DETAIL_CHARACTERS_MAX:]
+        return [f"no made-up row could be run before serving: {failure.text}" + (f"\n{detail}" if detail else "")]
     larger = [1 << power for power in range(1, rows_max.bit_length()) if 1 << power < rows_max]
     sizes = [*larger, rows_max] if rows and plan.batched and rows_max > 1 else []
     took_s = 0.0
@@ -91,26 +107,29 @@ def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: 
     return []
 
 
-def _alone(plan: Plan, wanted: int) -> list[tuple[Item, Answer]]:
+def _alone(plan: Plan, wanted: int) -> tuple[list[tuple[Item, Answer]], Failure | None]:
     """Up to ``wanted`` rows that can be run, each with its answer alone; slow ones are enough at ROWS_TESTED_SLOW.
 
-    Free dimensions have the first of the sizes with which there are two such rows, or the last.
+    Free dimensions have the first of the sizes with which there are two such rows, or the last. With it comes the last
+    failure of a row, if one failed.
     """
     found: list[tuple[Item, Answer]] = []
+    last: Failure | None = None
     for free in FREE_SIZES:
         found = []
         for item in items(plan.definition, plan.signature, ROWS_TESTED, free):
             started = monotonic_s()
             try:
                 found.append((item, _answers(plan, [item])[0]))
-            except Failure:
+            except Failure as failure:
+                last = failure
                 continue  # not a row this pipeline takes
             enough = min(wanted, ROWS_TESTED_SLOW) if monotonic_s() - started > SLOW_S else wanted
             if len(found) >= enough:
-                return found
+                return found, last
         if len(found) > 1:
             break
-    return found
+    return found, last
 
 
 def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:

@@ -33,11 +33,10 @@ _ONE_FD = socket.CMSG_SPACE(4)
 
 
 class Kind(IntEnum):
-    """What a frame says; the first three go to the worker, the others come from it."""
+    """What a frame says; the first two go to the worker, the others come from it."""
 
     LOAD = 1
     RUN = 2
-    STOP = 3
     BEAT = 10
     LOADED = 11
     REFUSED = 12
@@ -46,6 +45,14 @@ class Kind(IntEnum):
 
 class WireError(Exception):
     """The other side broke the protocol: the connection is of no more use."""
+
+
+class NoRoom(WireError):
+    """A whole frame came, but there is no memory for its payload; ``meta`` is all that could be read."""
+
+    def __init__(self, meta: bytes) -> None:
+        super().__init__("no memory for a payload")
+        self.meta = meta
 
 
 class Frame(NamedTuple):
@@ -167,7 +174,10 @@ def send(end: socket.socket, kind: Kind, meta: bytes, columns: Sequence[Buffer] 
 
 
 def receive(end: socket.socket) -> Frame | None:
-    """The next frame, or None when the other side is gone. BlockingIOError when there is none yet; WireError if broken."""
+    """The next frame, or None when the other side is gone. BlockingIOError when there is none yet; WireError if broken.
+
+    NoRoom when the payload does not fit into memory.
+    """
     packet, ancillary, flags, _ = end.recvmsg(PACKET_BYTES_MAX, _ONE_FD)
     descriptors = array.array("i")
     for level, kind, data in ancillary:
@@ -183,7 +193,7 @@ def receive(end: socket.socket) -> Frame | None:
             raise WireError("a head out of bounds")
         if len(packet) != _HEAD.size + (0 if memfd else meta_size + size):
             raise WireError("lengths that do not add up")
-        body = _mapped(descriptors[0], meta_size + size) if memfd else memoryview(packet)[_HEAD.size :]
+        body = _mapped(descriptors[0], meta_size, size) if memfd else memoryview(packet)[_HEAD.size :]
         return Frame(Kind(kind_number), bytes(body[:meta_size]), body[meta_size:])
     except ValueError as error:
         raise WireError("an unknown kind") from error
@@ -217,7 +227,11 @@ def _write_all(memory: int, columns: Sequence[Buffer]) -> None:
                 pending[0] = pending[0][written:]
 
 
-def _mapped(descriptor: int, size: int) -> memoryview:
+def _mapped(descriptor: int, meta_size: int, payload_size: int) -> memoryview:
+    size = meta_size + payload_size
     if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS or os.fstat(descriptor).st_size != size:
         raise WireError("shared memory that is not sealed at its size")
-    return memoryview(mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
+    try:
+        return memoryview(mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
+    except (OSError, MemoryError) as error:
+        raise NoRoom(os.pread(descriptor, meta_size, 0)) from error

@@ -1,9 +1,9 @@
-"""A worker's whole life, in the child process: close the box, load one version, answer batches, until told to stop.
+"""A worker's whole life, in the child process: close the box, load one version, answer batches until the front goes.
 
 Two threads take turns: whoever holds the wire receives a batch and preprocesses it, then waits for the engine and lets
 the other have the wire. So the next batch is prepared while the current one runs, and a lone batch is never handed from
-thread to thread. A third says every second that the process is alive. A batch that fails as a whole is run item by item, so that one request's
-fault is never its neighbours' (FAULTS R11).
+thread to thread. A third says every second that the process is alive. A batch that fails as a whole is run item by
+item, so that one request's fault is never its neighbours' (FAULTS R11).
 """
 
 import os
@@ -39,7 +39,7 @@ class Job:
 
 
 class Worker:
-    """``serve`` returns when the front says stop or is gone."""
+    """``serve`` returns when the front is gone."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -64,23 +64,36 @@ class Worker:
         plan.close()
 
     def _take_turns(self, plan: Plan) -> None:
-        while True:
-            with self._wire:
-                job = self._next(plan)
-                if job is None:
-                    return
-                self._engine.acquire()  # before the wire is let go: batches run in the order they came in
-            try:
-                self._execute(plan, job)
-            finally:
-                self._engine.release()
+        try:
+            while self._turn(plan):
+                pass
+        except BaseException:  # a border: a process with a dead thread would look alive and answer nothing
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _turn(self, plan: Plan) -> bool:
+        with self._wire:
+            job = self._next(plan)
+            if job is None:
+                return False
+            self._engine.acquire()  # before the wire is let go: batches run in the order they came in
+        try:
+            self._execute(plan, job)
+        finally:
+            self._engine.release()
+        return True
 
     def _next(self, plan: Plan) -> Job | None:
         """The next batch, preprocessed; None when there will be none."""
         if self._stopping.is_set():
             return None
-        frame = wire.receive(self._end)
-        if frame is None or frame.kind is not Kind.RUN:
+        try:
+            frame = wire.receive(self._end)
+        except wire.NoRoom as error:
+            failure = Failed(Code.ENGINE_OUT_OF_MEMORY, "the batch does not fit into the worker's memory limit")
+            return Job(wire.decode.run.decode(error.meta), {}, None, 0.0, failure)
+        if frame is None:
             self._stopping.set()
             return None
         return self._preprocess(plan, wire.decode.run.decode(frame.meta), frame.payload)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -31,6 +32,7 @@ class DataPlane:
     """``respond`` is what the HTTP protocol calls; ``why_not_ready`` answers "" when every pipeline answers."""
 
     def __init__(self, handle: Handle, why_not_ready: Callable[[], str], product_version: str, clock: Clock) -> None:
+        self.outside: Counter[str] = Counter()  # ends of requests that reached no pipeline: "ok" or an error code
         self._handle = handle
         self._why_not_ready = why_not_ready
         self._product_version = product_version
@@ -62,8 +64,9 @@ class DataPlane:
                 if dialect_of is not None:
                     answer = await self._infer(http, match, id, *dialect_of)
                 else:
-                    answer = await self._endpoints[match.route.endpoint](http, match, id)
+                    answer = await self._endpoint(http, match, id)
             else:
+                self.outside[Code.METHOD_NOT_ALLOWED if match else Code.ROUTE_NOT_FOUND] += 1
                 answer = _no_route(http, match, dialect, id)
         except Failure as failure:
             answer = error_answer(failure, dialect, id)
@@ -83,17 +86,48 @@ class DataPlane:
         return answer
 
     async def _infer(self, http: HttpRequest, match: Match, id: str, decode: Decode, encode: Encode) -> HttpAnswer:
-        variant = self._handle.route(match.pipeline, match.number)
+        try:
+            variant = self._handle.route(match.pipeline, match.number)
+            variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
+        except Failure as failure:
+            self._count(failure)
+            raise
+        try:
+            request = await self._decoded(http, variant, id, decode)
+            answer = await self._handle.answer(variant, request)
+            if sum([tensor.bytes_total for tensor in answer.outputs.values()]) < OFF_LOOP_BYTES_MIN:
+                return encode(answer, request)
+            return await asyncio.to_thread(encode, answer, request)
+        finally:
+            variant.exit()
+
+    async def _decoded(self, http: HttpRequest, variant: Variant, id: str, decode: Decode) -> Request:
         timeline = Timeline(http.received_s)
-        if len(http.body) < OFF_LOOP_BYTES_MIN:
-            request = decode(http, variant.signature, id, timeline)
-        else:
-            request = await asyncio.to_thread(decode, http, variant.signature, id, timeline)
+        try:
+            if len(http.body) < OFF_LOOP_BYTES_MIN:
+                request = decode(http, variant.signature, id, timeline)
+            else:
+                request = await asyncio.to_thread(decode, http, variant.signature, id, timeline)
+        except BaseException as error:
+            self._count(error)
+            raise
         timeline.decoded = self._clock()
-        answer = await self._handle.answer(variant, request)
-        if sum([tensor.bytes_total for tensor in answer.outputs.values()]) < OFF_LOOP_BYTES_MIN:
-            return encode(answer, request)
-        return await asyncio.to_thread(encode, answer, request)
+        return request
+
+    async def _endpoint(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        try:
+            answer = await self._endpoints[match.route.endpoint](http, match, id)
+        except BaseException as error:
+            self._count(error)
+            raise
+        self.outside["ok"] += 1
+        return answer
+
+    def _count(self, error: BaseException) -> None:
+        """A request ended before any pipeline knew of it."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        code = Code.CANCELLED if cancelled else error.code if isinstance(error, Failure) else Code.INTERNAL
+        self.outside[code] += 1
 
     async def _live(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
         return v2_metadata.live()

@@ -2,11 +2,20 @@
 
 import json
 import logging
+import os
 import sys
+from collections import deque
+from contextlib import suppress
+from threading import Condition, Thread
 from typing import Any
 
-from forwardpass.core.clock import wall_s
+from forwardpass.core.clock import Clock, monotonic_s, wall_s
 
+LINES_MAX = 10_000  # that wait for whoever reads standard error
+WRITE_LINES_MAX = 100  # at one time
+ALIKE_MAX = 20  # lines a second with the same text and error code; the rest is counted
+UNCODED_MAX = 200  # the same for lines without an error code: what a worker prints, a traceback of it
+FLUSH_TIME_S = 1.0
 LINE_BYTES_MAX = 8192
 VALUE_CHARACTERS_MAX = 2000
 
@@ -48,10 +57,93 @@ class TextLines(logging.Formatter):
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
+class Sink(logging.Handler):
+    """Takes lines without ever waiting; one thread writes them to ``descriptor``, which nobody may be reading.
+
+    What finds no room, and what was said often in the same second, is dropped and counted, and the count is logged.
+    """
+
+    def __init__(self, descriptor: int, *, lines_max: int = LINES_MAX, clock: Clock = monotonic_s) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines_max = lines_max
+        self._clock = clock
+        self._lines: deque[str] = deque()
+        self._dropped = 0
+        self._ended = False
+        self._changed = Condition()
+        self._alike: dict[tuple[str, str, str], int] = {}
+        self._alike_until = 0.0
+        self._thread = Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now = self._clock()
+        if now >= self._alike_until:
+            self._tell_left_out()
+            self._alike_until = now + 1.0
+        key = (record.name, str(record.msg), str(getattr(record, "event", {}).get("code", "")))
+        self._alike[key] = count = self._alike.get(key, 0) + 1
+        if count <= _most(key[-1]):
+            self._put(self.format(record))
+
+    def close(self) -> None:
+        """Write what waits, for at most FLUSH_TIME_S: the interpreter calls this at its end."""
+        if not self._ended:
+            self._tell_left_out()
+            with self._changed:
+                self._ended = True
+                self._changed.notify()
+            self._thread.join(FLUSH_TIME_S)
+        super().close()
+
+    def _tell_left_out(self) -> None:
+        for (part, text, code), count in self._alike.items():
+            if count > _most(code):
+                event = {"code": code, "about": text, "lines": count - _most(code)}
+                self._put(self._line(part, "lines like this were left out", event))
+        self._alike.clear()
+
+    def _put(self, line: str) -> None:
+        with self._changed:
+            if len(self._lines) >= self._lines_max:
+                self._dropped += 1
+            else:
+                self._lines.append(line)
+                self._changed.notify()
+
+    def _line(self, part: str, text: str, event: dict[str, Any]) -> str:
+        values = {"name": part, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text, "event": event}
+        return self.format(logging.makeLogRecord(values))
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._ended)
+                if not self._lines:
+                    return
+                lines = [self._lines.popleft() for _ in range(min(len(self._lines), WRITE_LINES_MAX))]
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                lines.append(self._line("forwardpass.observe", "log lines were dropped", {"lines": dropped}))
+            with suppress(OSError):  # a broken pipe: nobody is there to be told
+                _write_whole(self._descriptor, "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+
+
+def _most(code: str) -> int:
+    return ALIKE_MAX if code else UNCODED_MAX
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
 def start(kind: str) -> None:
-    """Send the product's events to standard error as ``json`` or ``text``; a broken pipe there is ignored."""
+    """Send the product's events to standard error as ``json`` or ``text``."""
     logging.raiseExceptions = False
-    sink = logging.StreamHandler(sys.stderr)
+    sink = Sink(sys.stderr.fileno())
     sink.setFormatter(JsonLines() if kind == "json" else TextLines())
     logger = logging.getLogger("forwardpass")
     logger.handlers = [sink]

@@ -12,17 +12,25 @@ from forwardpass.observe.receipts import Record
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 TABLE: dict[str, tuple[str, str]] = {
-    "forwardpass_requests_total": ("counter", "Requests that reached a pipeline, by how they ended."),
+    "forwardpass_requests_total": (
+        "counter", "Requests that reached a pipeline (golden examples too), by how they ended.",
+    ),
+    "forwardpass_other_requests_total": (
+        "counter", "Requests that reached no pipeline (health, metadata, no route, not readable), by how they ended.",
+    ),
+    "forwardpass_http_requests_total": ("counter", "Requests of the data plane that were begun to be answered."),
+    "forwardpass_http_cancelled_total": ("counter", "Of these, given up because the client went away."),
+    "forwardpass_http_refused_total": ("counter", "What HTTP itself refused, by error code."),
     "forwardpass_request_seconds": ("histogram", "From the last byte of a request to its answer, successes only."),
     "forwardpass_rows_total": ("counter", "Rows executed."),
     "forwardpass_executions_total": ("counter", "Batches executed."),
     "forwardpass_queue_rows": ("gauge", "Rows waiting for a worker."),
-    "forwardpass_requests_running": ("gauge", "Requests between admit and respond."),
+    "forwardpass_requests_running": ("gauge", "Requests between being routed and being answered."),
     "forwardpass_worker_deaths_total": ("counter", "Worker processes that ended unasked."),
     "forwardpass_ready": ("gauge", "1 when the version answers."),
     "forwardpass_connections": ("gauge", "Open connections of the data plane."),
     "forwardpass_resident_bytes": ("gauge", "Resident memory of the front."),
-}
+}  # fmt: skip
 """name -> (type, help)"""
 
 Labels = tuple[tuple[str, str], ...]

@@ -14,10 +14,16 @@ from forwardpass.core.request import Note
 from forwardpass.core.timeline import BatchReport, Timeline
 
 KEPT_MAX = 10_000
+NOTES_MAX = 20  # of one request; the rest is counted
+NOTE_CHARACTERS_MAX = 500  # of one note's values as text; larger ones are left out
+BATCHES_MAX = 100  # of one request; the rest is counted
 
 
 class Record(msgspec.Struct):
-    """What is known of one request when it ends; ``outcome`` is "ok" or an error code."""
+    """What is known of one request when it ends; ``outcome`` is "ok" or an error code.
+
+    Bounded, however many rows the request had: the first notes and batches stay, the rest is counted.
+    """
 
     id: str
     version: Version
@@ -28,6 +34,22 @@ class Record(msgspec.Struct):
     notes: Sequence[Note]
     repeatable: str  # "" = yes, else why not
     outcome: str
+    notes_left_out: int = 0
+    batches_left_out: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.notes) > NOTES_MAX:
+            self.notes_left_out = len(self.notes) - NOTES_MAX
+        if self.notes:
+            self.notes = [_bounded(note) for note in self.notes[:NOTES_MAX]]
+        if len(self.batches) > 1:
+            batches = list({batch.id: batch for batch in self.batches}.values())
+            self.batches_left_out = max(0, len(batches) - BATCHES_MAX)
+            self.batches = batches[:BATCHES_MAX]
+
+
+def _bounded(note: Note) -> Note:
+    return note if len(repr(note.value)) <= NOTE_CHARACTERS_MAX else Note(note.row, note.name, {"left_out": True})
 
 
 def receipt(record: Record) -> dict[str, Any]:
@@ -51,7 +73,9 @@ def receipt(record: Record) -> dict[str, Any]:
             }
             for batch in record.batches
         ],
+        **({"batches_left_out": record.batches_left_out} if record.batches_left_out else {}),
         "notes": [{"row": note.row, "name": note.name, **note.value} for note in record.notes],
+        **({"notes_left_out": record.notes_left_out} if record.notes_left_out else {}),
         "repeatable": not record.repeatable,
         **({"repeatable_reason": record.repeatable} if record.repeatable else {}),
     }

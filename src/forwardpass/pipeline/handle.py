@@ -18,6 +18,7 @@ from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
@@ -28,7 +29,7 @@ CANCELLED = "cancelled"
 
 
 class Handle:
-    """Answers requests. One per server; every style of service is a client of it."""
+    """Answers requests, for a variant the caller has entered. One per server; every style of service is a client."""
 
     def __init__(
         self, routes: Routes, deadline_default_s: float, clock: Clock, *, receipts: Receipts, metrics: Metrics
@@ -46,15 +47,19 @@ class Handle:
 
     async def answer(self, variant: Variant, request: Request) -> Answer:
         """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
-        variant.enter()
         items: Sequence[Item] = ()
         parts: list[Part] = []
         outcome: str = CANCELLED
         try:
             deadline = self._admit(variant, request)
-            ticket, items = variant.grouping.items(request, deadline, self._clock())
+            ticket, items = await variant.grouping.cut(request, deadline, self._clock())
             self._refuse_quarantined(variant, items)
             request.timeline.queued = self._clock()
+            if variant.stage in (
+                Stage.UNLOADED,
+                Stage.FAILED,
+            ):  # it was not let finish; nobody would take from the queue
+                raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
             variant.queue.put(items)
             self._deadlines.watch(ticket)
             try:
@@ -74,7 +79,6 @@ class Handle:
         finally:
             if outcome != "ok":
                 variant.queue.discard(items)
-            variant.exit()
             record = self._observe(variant, request, parts, outcome)
         if request.receipt:
             answer.receipt = receipt(record)

@@ -35,14 +35,21 @@ wait_ms = 0                       # 0 = never wait for more: take what is there 
 
 _NOT_BATCHED = """
 [batch]
-enabled = false                   # the model does not take several rows of different callers at once
+enabled = false                   # the model does not take several rows of different callers at once:
+"""
+
+_NOT_PROVED = """
+[batch]                           # rows run one by one until it is proved that they may run together:
 """
 
 
-def starter(name: str, signature: Signature, model_file: str, golden: Sequence[Golden], batched: bool) -> str:
+def starter(
+    name: str, signature: Signature, model_file: str, golden: Sequence[Golden], *, apart: str = "", proved: bool = True
+) -> str:
     """A commented definition of at most 60 lines that serves a model as it is and shows what to add.
 
-    ``golden`` holds answers the model gave: they pin its behaviour, and the first of them go into the file.
+    ``golden`` holds answers the model gave: they pin its behaviour, and the first of them go into the file. ``apart``
+    is why rows of different callers must not share a batch, ``proved`` whether that was found out or could not be tried.
     """
     return "".join(
         [
@@ -56,7 +63,7 @@ def starter(name: str, signature: Signature, model_file: str, golden: Sequence[G
             *_step(model_file),
             _AFTER_THE_MODEL,
             *_checks(signature),
-            _BATCHED if batched else _NOT_BATCHED,
+            _batch(apart, proved),
             *_golden(golden),
         ]
     )
@@ -94,6 +101,12 @@ def _checks(signature: Signature) -> Iterator[str]:
     yield "\n[checks]                          # what must hold of every answer; one that fails it is an error\n"
     yield "finite = true                     # no NaN, no infinity\n"
     yield f"# range = {toml_value({example: [0.0, 1.0]})}\n"
+
+
+def _batch(apart: str, proved: bool) -> str:
+    if not apart:
+        return _BATCHED
+    return (_NOT_BATCHED if proved else _NOT_PROVED) + f"# {toml_value(apart)[1:-1]}\n"
 
 
 def _golden(golden: Sequence[Golden]) -> Iterator[str]:

@@ -70,12 +70,13 @@ class Fleet:
                 leaving.create_task(self._leave(variant, limit_s))
 
     async def _leave(self, variant: Variant, limit_s: float) -> None:
-        if variant.stage is not Stage.READY:
+        if variant.stage is Stage.READY:
+            variant.begin_leaving()
+            self._routes.refresh(variant.version.pipeline)  # before anything waits: nobody new comes in
+        if variant.stage is Stage.DRAINING:
+            await variant.drain(limit_s)
+        elif variant in self._tasks:
             self._tasks[variant].cancel()
-        else:
-            leaving = variant.leave(limit_s)
-            self._routes.refresh(variant.version.pipeline)
-            await leaving
         await self._forget(variant)
 
     async def _forget(self, variant: Variant) -> None:
@@ -88,8 +89,11 @@ class Fleet:
         try:
             await variant.run(self._verify)
         except Exception:  # a defect of ours in one variant must not end the others
-            _log.exception("variant ended by a defect", extra={"event": {"pipeline": variant.version.pipeline}})
-            self._routes.refresh(variant.version.pipeline)
+            event = {"pipeline": variant.version.pipeline, "version": variant.version.number}
+            _log.exception("variant ended by a defect", extra={"event": event})
+        finally:
+            self._tasks.pop(variant, None)
+            self._routes.remove(variant)
 
     def _lock(self, pipeline: str) -> asyncio.Lock:
         return self._locks.setdefault(pipeline, asyncio.Lock())

@@ -11,18 +11,18 @@ class Routes:
     def __init__(self) -> None:
         self._variants: dict[str, dict[int, Variant]] = {}
         self._current: dict[str, Variant] = {}
-        self._closing = False
 
     def add(self, variant: Variant) -> None:
         """Known from now on; it answers unpinned requests once ``refresh`` finds it ready and newest."""
         self._variants.setdefault(variant.version.pipeline, {})[variant.version.number] = variant
 
     def remove(self, variant: Variant) -> None:
-        numbers = self._variants[variant.version.pipeline]
+        """Not known any more; nothing happens when it is not."""
+        numbers = self._variants.get(variant.version.pipeline, {})
         if numbers.get(variant.version.number) is variant:
             del numbers[variant.version.number]
-        if not numbers:
-            del self._variants[variant.version.pipeline]
+            if not numbers:
+                del self._variants[variant.version.pipeline]
         self.refresh(variant.version.pipeline)
 
     def refresh(self, pipeline: str) -> None:
@@ -38,6 +38,9 @@ class Routes:
         """Raises Refused pipeline_not_found, version_not_found; Failed not_ready while it loads or drains."""
         if number is None:
             variant = self._current.get(pipeline)
+            if variant is not None and variant.stage is not Stage.READY:  # it ended before anybody said so
+                self.refresh(pipeline)
+                variant = self._current.get(pipeline)
             if variant is not None:
                 return variant
         numbers = self._variants.get(pipeline)

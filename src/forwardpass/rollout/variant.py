@@ -18,7 +18,8 @@ from forwardpass.execution.wire import Loaded
 from forwardpass.rollout.lifecycle import Stage, move
 
 QUARANTINE_S = 600.0
-USABLE = (State.READY, State.RESTARTING)
+USABLE = (State.READY, State.STALLED, State.RESTARTING)
+"""What of a worker lets requests queue for it."""
 
 
 class Variant:
@@ -31,7 +32,7 @@ class Variant:
         self.failure: Misconfigured | None = None
         self.signature = Signature((), ())
         self.loaded: Loaded | None = None
-        self.running = 0  # requests between admit and respond
+        self.running = 0  # requests between being routed and being answered
         self.batch = definition.batch
         self.batching_reason = "on"
         model = CostModel(definition.batch.rows_max)
@@ -60,7 +61,6 @@ class Variant:
                     await verify(self)
                     self._enter(Stage.READY)
                     await self._leaving.wait()
-                    self._enter(Stage.DRAINING)
                     await self._idle.wait()
                 except Misconfigured as failure:
                     self.failure = failure
@@ -80,9 +80,13 @@ class Variant:
         await self._settled.wait()
         return self.stage
 
-    async def leave(self, limit_s: float) -> None:
-        """Stop taking requests, let those inside finish for at most ``limit_s``, then end them."""
+    def begin_leaving(self) -> None:
+        """From now on it takes no requests; those inside go on. Only a ready variant leaves."""
+        self._enter(Stage.DRAINING)
         self._leaving.set()
+
+    async def drain(self, limit_s: float) -> None:
+        """After ``begin_leaving``: let those inside finish for at most ``limit_s``, then end them."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._idle.wait()
@@ -99,7 +103,9 @@ class Variant:
         return self.stage is Stage.READY and any(worker.state is State.READY for worker in self.workers)
 
     def enter(self) -> None:
-        """A request comes in."""
+        """A request comes in; Failed not_ready when the version ended since it was routed here."""
+        if self.stage in (Stage.UNLOADED, Stage.FAILED):
+            raise Failed(Code.NOT_READY, "the version was unloaded", retry_after_s=1.0)
         self.running += 1
         self._idle.clear()
 
@@ -110,9 +116,9 @@ class Variant:
             self._idle.set()
 
     async def _load(self) -> None:
-        for worker in self.workers:
-            self.loaded = await worker.first_load()
-        assert self.loaded is not None
+        loads = [await worker.first_load() for worker in self.workers]
+        # Rows are independent only if every worker found them so.
+        self.loaded = next((loaded for loaded in loads if not loaded.independent), loads[0])
         self.signature = self.loaded.signature
         if not self.loaded.independent and self.batch.enabled:
             self.batch = replace(self.batch, enabled=False)

@@ -59,6 +59,7 @@ def _own_fields(options: Own, known: FieldMap) -> list[Field]:
 def _own(function: str, options: Own, known: FieldMap, context: Context) -> Prepared:
     act = _load(function, context)
     parameters = _parameters(function, act, known)
+    blamed = parameters[0] if len(parameters) == 1 else ""  # of several fields only the author knows which is wrong
     dtype = np.dtype(object if options.datatype == "BYTES" else NUMPY_NAMES[options.datatype])
 
     def run(batch: Batch) -> None:
@@ -69,7 +70,7 @@ def _own(function: str, options: Own, known: FieldMap, context: Context) -> Prep
                 try:
                     value = act(**{parameter: values[row] for parameter, values in given.items()})
                 except ValueError as error:
-                    raise Refused(Code.INVALID_INPUT, f"{function}: {show(str(error))}") from None
+                    raise Refused(Code.INVALID_INPUT, f"{function}: {show(str(error))}", field=blamed) from None
                 result[row] = _as_declared(value, options)
             except Refused as refusal:
                 batch.fail(row, refusal)

@@ -1,0 +1,63 @@
+"""What a worker answers is checked like what a client sends."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from forwardpass.batching.ticket import Item
+from forwardpass.core.errors import Code
+from forwardpass.core.pipeline import Field
+from forwardpass.execution import wire
+from forwardpass.execution.exchange import outcome_of
+from forwardpass.execution.wire import Done, Frame, Kind, OutputMeta, PartMeta, WireError
+
+FIELDS = (Field("y", "FP32", (2,)),)
+FAILED = ("invalid_input", "no", "", "")
+
+
+def answer(parts: list[PartMeta], sizes: list[int], shape: tuple[int, ...] = (2,), datatype: str = "FP32") -> Frame:
+    done = Done(1, parts, [OutputMeta("y", datatype, [shape], sizes)], 0.0, 0.0, 0.0)
+    return Frame(Kind.DONE, wire.encode(done), memoryview(bytes(sum(sizes))))
+
+
+def items(*rows: int) -> list[Item]:
+    return [cast(Item, SimpleNamespace(rows=count)) for count in rows]
+
+
+def test_an_answer_that_fits_is_cut_into_one_part_per_item() -> None:
+    parts = [PartMeta(1, [(1, *FAILED)], []), PartMeta(3, [], [])]
+    outcome = outcome_of(answer(parts, [8, 24]), items(2, 3), FIELDS)
+    assert [part.outputs[0].shape for part in outcome.parts] == [(1, 2), (3, 2)]
+    assert outcome.parts[0].failures[1].code is Code.INVALID_INPUT
+
+
+def test_an_item_that_failed_as_a_whole_has_no_rows() -> None:
+    frame = answer([PartMeta(0, [], [], ("internal", "no", "", ""))], [0])
+    (part,) = outcome_of(frame, items(2), FIELDS).parts
+    assert part.failure is not None
+    with pytest.raises(WireError):
+        outcome_of(answer([PartMeta(2, [], [], ("internal", "no", "", ""))], [16]), items(2), FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"),
+    [([12, 4], (2,)), ([8, 8], (3,)), ([16, 0], (2,)), ([24, -8], (2,)), ([8, 8], (-1, -2))],
+)
+def test_a_slice_of_another_size_than_its_shape_says_is_refused(sizes: list[int], shape: tuple[int, ...]) -> None:
+    with pytest.raises(WireError):
+        outcome_of(answer([PartMeta(1, [], []), PartMeta(1, [], [])], sizes, shape), items(1, 1), FIELDS)
+
+
+@pytest.mark.parametrize("rows", [[2], [-1], [0, 0]])
+def test_a_failed_row_that_the_item_does_not_have_is_refused(rows: list[int]) -> None:
+    alive = 2 - len(rows)
+    frame = answer([PartMeta(alive, [(row, *FAILED) for row in rows], [])], [8 * alive])
+    with pytest.raises(WireError):
+        outcome_of(frame, items(2), FIELDS)
+
+
+def test_a_note_on_a_row_that_the_item_does_not_have_is_refused() -> None:
+    note: tuple[int, str, dict[str, Any]] = (2, "n", {})
+    with pytest.raises(WireError):
+        outcome_of(answer([PartMeta(2, [], [note])], [16]), items(2), FIELDS)

@@ -1,0 +1,58 @@
+"""What the data plane does around a request's way through a pipeline."""
+
+import asyncio
+
+from forwardpass.core.clock import monotonic_s
+from forwardpass.core.pipeline import Pipeline, Step, Version
+from forwardpass.ingress.data_plane import OFF_LOOP_BYTES_MIN, DataPlane
+from forwardpass.ingress.message import HttpRequest
+from forwardpass.observe.metrics import Metrics
+from forwardpass.observe.receipts import Receipts
+from forwardpass.pipeline.handle import Handle
+from forwardpass.rollout.lifecycle import Stage
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import Variant
+
+VERSION = Version("p", 1, "digest", "/folder", Pipeline((Step("model"),)))
+
+
+def post(path: str, body: bytes) -> HttpRequest:
+    return HttpRequest(b"POST", path, "", {b"content-type": b"application/json"}, body, monotonic_s())
+
+
+def test_a_version_is_in_use_while_a_body_for_it_is_decoded_in_a_thread() -> None:
+    async def run() -> None:
+        plane, variant = serving()
+        asking = asyncio.create_task(plane.respond(post("/predict/p", b" " * OFF_LOOP_BYTES_MIN)))
+        await asyncio.sleep(0)
+        assert variant.running == 1
+        assert (await asking).status == 400
+        assert variant.running == 0
+
+    asyncio.run(run())
+
+
+def test_requests_that_reach_no_pipeline_are_counted_by_how_they_ended() -> None:
+    async def run() -> None:
+        plane, _ = serving()
+        for path in ("/predict/p", "/predict/other", "/nowhere", "/v2/health/live"):
+            await plane.respond(post(path, b"{"))
+        live = post("/v2/health/live", b"")
+        live.method = b"GET"
+        await plane.respond(live)
+        assert plane.outside == {
+            "json_invalid": 1, "pipeline_not_found": 1, "route_not_found": 1, "method_not_allowed": 1, "ok": 1,
+        }  # fmt: skip
+
+    asyncio.run(run())
+
+
+def serving() -> tuple[DataPlane, Variant]:
+    """A version that is routed; what its workers would answer is never asked."""
+    routes = Routes()
+    variant = Variant(VERSION, threads=1, clock=monotonic_s)
+    routes.add(variant)
+    variant.stage = Stage.READY
+    routes.refresh("p")
+    handle = Handle(routes, 30.0, monotonic_s, receipts=Receipts(), metrics=Metrics())
+    return DataPlane(handle, lambda: "", "0", monotonic_s), variant
