@@ -22,7 +22,6 @@ from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
-DEADLINE_DEFAULT_S = 30.0
 DEADLINE_MIN_S = 0.001
 DEADLINE_MAX_S = 300.0
 CANCELLED = "cancelled"
