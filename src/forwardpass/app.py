@@ -26,7 +26,7 @@ from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
-from forwardpass.pipeline.repository import Found, scan, take_in
+from forwardpass.pipeline.repository import Found, scan, sweep, take_in
 from forwardpass.pipeline.trust import Trust
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
@@ -82,6 +82,7 @@ class App:
         _allow_files(self.settings.limits.connections_max)
         wanted = self._find_wanted()
         self._install_signals()
+        sweep(self.settings.data_folder / "store")
         async with AsyncExitStack() as stack:
             await self._listen(stack)
             await stack.enter_async_context(self.fleet)

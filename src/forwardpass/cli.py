@@ -137,9 +137,10 @@ def init(name: str, model: Path, output: Path, file: Path | None, values: tuple[
 @main.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--why", default="", help="A word for whoever reads the list later.")
+@click.option("--remove", is_flag=True, help="Take the trust back.")
 @settings_options
 @clearly
-def trust(path: Path, why: str, file: Path | None, values: tuple[str, ...]) -> None:
+def trust(path: Path, why: str, remove: bool, file: Path | None, values: tuple[str, ...]) -> None:
     """Let the own code of exactly these versions run on this machine."""
     from forwardpass.pipeline.repository import digest_of
     from forwardpass.pipeline.trust import Trust
@@ -147,8 +148,13 @@ def trust(path: Path, why: str, file: Path | None, values: tuple[str, ...]) -> N
     folder = _settings(file, values).data_folder
     for found in _found(path):
         digest = digest_of(found, folder / "store")
-        Trust(folder / "trusted").add(digest, why or f"{found.pipeline} version {found.number}")
-        click.echo(f"trusted: {found.pipeline} version {found.number}, digest {digest}")
+        trusted, label = Trust(folder / "trusted"), f"{found.pipeline} version {found.number}"
+        if remove:
+            done = "no longer trusted" if trusted.remove(digest) else "was not trusted"
+        else:
+            trusted.add(digest, why or label)
+            done = "trusted"
+        click.echo(f"{done}: {label}, digest {digest}")
 
 
 @main.command()

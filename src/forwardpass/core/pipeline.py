@@ -1,6 +1,6 @@
 """The frozen object that a pipeline folder, a bare model file and ``forwardpass.Pipeline(...)`` all become.
 
-It is data only: it crosses to the worker as msgpack and its canonical form is part of the version's digest. Parsing and
+It is data only, and crosses to the worker as msgpack. Parsing and
 checking it is ``pipeline/definition.py``'s work; what a step's options mean is the step's own (``steps/``).
 """
 

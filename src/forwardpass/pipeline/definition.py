@@ -4,7 +4,6 @@ A definition is read in two halves: ``document.py`` knows what each key may be, 
 A pipeline built in Python goes through the same two, so both forms are refused for the same reasons.
 """
 
-import json
 import os
 import re
 import shutil
@@ -71,15 +70,6 @@ def bare(model_file: str) -> Pipeline:
 def is_model_file(name: str) -> bool:
     """Whether ``bare`` knows an engine for a file of this name."""
     return Path(name).suffix.lower() in ENGINE_OF_SUFFIX
-
-
-def canonical(pipeline: Pipeline) -> bytes:
-    """One byte string per meaning: independent of the order of keys, except where order means something."""
-    document = to_document(pipeline)
-    for given in document.get("inputs", ()):
-        if "columns" in given:  # the order of a record's columns is the order of its fields
-            given["columns"] = list(given["columns"].items())
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def to_toml(pipeline: Pipeline) -> str:

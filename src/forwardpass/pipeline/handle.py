@@ -18,7 +18,6 @@ from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
-from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
@@ -54,10 +53,7 @@ class Handle:
             ticket, items = await variant.grouping.cut(request, deadline, self._clock())
             self._refuse_quarantined(variant, items)
             request.timeline.queued = self._clock()
-            if variant.stage in (
-                Stage.UNLOADED,
-                Stage.FAILED,
-            ):  # it was not let finish; nobody would take from the queue
+            if variant.ended:  # nobody would take from its queue
                 raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
             variant.queue.put(items)
             self._deadlines.watch(ticket)

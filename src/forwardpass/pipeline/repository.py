@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from forwardpass.core.clock import random_id
+from forwardpass.core.clock import random_id, wall_s
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
 from forwardpass.core.pipeline import Pipeline, Version
 from forwardpass.pipeline import definition, manifest, onnx_file
@@ -30,6 +30,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _DRAFT_PREFIX = ".tmp-"
+DRAFT_AGE_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,10 @@ def load(
 
 
 def sweep(store: Path) -> None:
-    """Remove drafts that a killed server left in its store; only for the store's one owner, at start."""
+    """Remove the drafts that killed processes left behind: those older than any take-in lasts."""
     for draft in store.glob(f"{_DRAFT_PREFIX}*"):
-        shutil.rmtree(draft, ignore_errors=True)
+        if wall_s() - draft.stat().st_mtime > DRAFT_AGE_MAX_S:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager

@@ -98,6 +98,11 @@ class Variant:
         return any(worker.state in USABLE for worker in self.workers)
 
     @property
+    def ended(self) -> bool:
+        """Nothing takes from its queue any more."""
+        return self.stage in (Stage.UNLOADED, Stage.FAILED)
+
+    @property
     def ready(self) -> bool:
         """Loaded, verified, and at least one worker answers."""
         return self.stage is Stage.READY and any(worker.state is State.READY for worker in self.workers)
