@@ -131,9 +131,10 @@ class Oracle:
             assert series is not None, line
             assert re.sub("_(bucket|sum|count)$", "", series[1]) in {*TABLE, "forwardpass_request_seconds"}, line
             labels = dict(_LABEL.findall(series[2] or ""))
-            assert labels.keys() <= {"pipeline", "version", "outcome", "le"}, line
+            assert labels.keys() <= {"pipeline", "version", "outcome", "code", "le"}, line
             assert labels.get("pipeline", CONTROL) in pipelines, line
             assert labels.get("outcome", "ok") in {"ok", *Code}, line
+            assert labels.get("code", Code.INTERNAL) in {*Code}, line
             if series[1] == "forwardpass_requests_total" and labels["pipeline"] == CONTROL:
                 ends += float(line.rsplit(" ", 1)[1])
         assert ends == self.control.sent
