@@ -150,7 +150,10 @@ async def test_one_arrival_wakes_one_waiter_and_the_next_is_told_when_more_came(
 
 @in_loop
 async def test_arrival_ends_when_its_time_is_over() -> None:
-    await queue().arrival(0.001)
+    waiting = queue()
+    await asyncio.wait_for(waiting.arrival(0.001), 5.0)
+    waiting.put([item()])
+    assert waiting.items == 1  # nobody is left waiting who could swallow the wake-up
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("abc"), st.integers(1, 9), st.booleans()), max_size=40))

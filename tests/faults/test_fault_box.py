@@ -21,7 +21,7 @@ def attempt(server: Server, act: str, where: object = "") -> str:
     ("act", "where"),
     [
         ("read", "/etc/passwd"),
-        ("read", "/root/.bash_history"),
+        ("read", "/etc/shadow"),
         ("run", "/etc/passwd"),
         ("list", "/"),
         ("list", "/home"),
