@@ -6,7 +6,7 @@ MADE := .venv/.made
 LOCKING := build/locking
 
 # Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
-SERVICES := wrk
+SERVICES := curl wrk
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo examples test check docs bench services lock

@@ -1,5 +1,6 @@
 """Start, stop, load, unload, stall: what happens to requests and processes (behaviours 26, 35, 37; FAULTS S and D)."""
 
+import json
 import os
 import shutil
 import signal
@@ -43,12 +44,17 @@ def test_26_after_sigterm_running_requests_finish_new_ones_are_answered_and_the_
 def test_27_a_kept_connection_is_answered_and_told_to_close_while_the_server_drains(
     repository: Path, data: Path
 ) -> None:
-    with serving(repository / "own", data=data) as server:
-        slow = threading.Thread(target=server.predict, args=("own", SLOW))
-        slow.start()
+    with serving(repository / "own", data=data, settings={"run.ready_grace_s": 0.0}) as server:
+        kept = HTTPConnection("127.0.0.1", server.port, timeout=30)
+        kept.request("POST", "/predict/own", json.dumps({"x": [1.0, 2.0]}), {"Content-Type": "application/json"})
+        first = kept.getresponse()
+        assert first.read() and first.getheader("Connection") is None
+        kept.request("POST", "/predict/own", json.dumps(SLOW), {"Content-Type": "application/json"})
         wait_until(lambda: server.version("own")["running"] == 1)
         server.terminate()
-        slow.join()
+        last = kept.getresponse()
+        assert json.loads(last.read())["outputs"] == {"y": 1500.0}
+        assert last.getheader("Connection") == "close"
         assert server.process.wait(20) == 0
 
 
