@@ -5,18 +5,15 @@ A class may have ``load(folder)`` and ``close()``; its ``predict(batch)``, or th
 arrays, name -> rows, as the step's ``inputs`` and ``outputs`` declare them.
 """
 
-import sys
 import traceback
 from collections.abc import Callable, Mapping
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured
+from forwardpass.core.own_code import module_at
 from forwardpass.core.pipeline import Field
 from forwardpass.engines.discover import EngineKind, EngineOption
 from forwardpass.engines.oneshot import OneShot
@@ -31,7 +28,7 @@ class Python:
         name = file.options.get("call", "Model")
         self._close: Callable[[], object] | None = None
         try:
-            called = getattr(_module(place), name)
+            called = getattr(module_at(place), name)
             if isinstance(called, type):
                 model = called()
                 if hasattr(model, "load"):
@@ -68,24 +65,6 @@ class Python:
     def close(self) -> None:
         if self._close is not None:
             self._close()
-
-
-class _Source(SourceFileLoader):
-    """Compiles the source each time: only the source's digest is trusted, not byte code that lies beside it."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
-
-
-def _module(place: Path) -> ModuleType:
-    name = f"forwardpass_model_{place.stem}"
-    spec = spec_from_file_location(name, place, loader=_Source(name, str(place)))
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses of the author look themselves up there
-    spec.loader.exec_module(module)
-    return module
 
 
 def _fields(declared: Mapping[str, Mapping[str, Any]]) -> tuple[Field, ...]:

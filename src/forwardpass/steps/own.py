@@ -5,23 +5,20 @@ array for a tensor; it returns one value of the declared datatype and shape. It 
 trusts.
 """
 
-import hashlib
 import inspect
 import math
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused, show
+from forwardpass.core.own_code import module_at
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.steps.kind import Kind, invalid
@@ -111,14 +108,6 @@ def _as_declared(value: object, options: Own) -> Any:
         return array.astype(NUMPY_NAMES[options.datatype])
 
 
-class _Source(SourceFileLoader):
-    """Compiles the source each time: no byte code beside it is read, as only the source's digest is trusted."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
-
-
 def _load(function: str, context: Context) -> Callable[..., object]:
     if not context.trusted:
         raise Misconfigured(Code.NOT_TRUSTED, f"step {function} is own code, which runs only in a trusted version")
@@ -135,21 +124,11 @@ def _load(function: str, context: Context) -> Callable[..., object]:
 
 
 def _module(path: Path) -> ModuleType:
-    """The module at this path, run once per process and content however many steps use it."""
-    known_as = "forwardpass_own_" + hashlib.sha256(str(path).encode() + b"\0" + path.read_bytes()).hexdigest()[:32]
-    if known_as in sys.modules:
-        return sys.modules[known_as]
-    spec = spec_from_file_location(known_as, path, loader=_Source(known_as, str(path)))
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[known_as] = module  # dataclasses in it look themselves up there
     try:
-        spec.loader.exec_module(module)
+        return module_at(path)
     except Exception as error:  # the author's code may raise anything
-        del sys.modules[known_as]
         where = f"{FILE} could not be loaded: {type(error).__name__}: {show(str(error))}"
         raise Misconfigured(Code.LOAD_FAILED, where, detail=traceback.format_exc()[-DETAIL_CHARACTERS_MAX:]) from None
-    return module
 
 
 def _parameters(function: str, act: Callable[..., object], known: FieldMap) -> list[str]:
