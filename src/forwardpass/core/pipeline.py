@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-InputType = Literal["text", "bytes", "number", "category", "record", "tensor"]
-# image and audio follow as bytes with a decoder of their own
+InputType = Literal["text", "texts", "image", "audio", "bytes", "number", "category", "record", "tensor"]
+"""``texts`` is a list of text; ``image`` and ``audio`` are encoded files, which the steps decode in the worker."""
+
+FieldKind = Literal["tensor", "text", "texts", "json", "image", "audio", "bytes", "number", "category", "ragged"]
+
+ENCODED = frozenset({"image", "audio", "bytes"})
+"""Kinds whose values are bytes: base64 in JSON."""
 
 Options = dict[str, Any]
 """A step's options as written, checked by the step's kind."""
@@ -21,8 +26,9 @@ class Input:
 
     name: str
     type: InputType
-    bytes_max: int | None = None  # text, bytes, category: UTF-8 or raw bytes of one value
+    bytes_max: int | None = None  # text, bytes, image, audio, category, each of texts: UTF-8 or raw bytes of one value
     bytes_min: int | None = None
+    count_max: int | None = None  # texts: how many one value may hold; it holds one at least
     min: float | None = None  # number
     max: float | None = None
     missing: bool = False  # number, category: may be null or left out
@@ -120,13 +126,16 @@ class Pipeline:
 class Field:
     """A named column on its way through the steps. ``shape`` is per row; -1 is any length.
 
-    datatype BYTES with kind "text" holds str, with kind "bytes" bytes; everything else is a numpy array of rows.
+    What a column holds depends on ``kind``. A tensor or number: one numpy array of all rows. Ragged: an object array
+    with a numpy array of ``datatype`` for each row, whose shapes may differ where ``shape`` says -1 (decoded images,
+    UINT8 [height, width, 3]; samples of sound, FP32 [-1]). The others are BYTES, in an object array: str (text,
+    category; None = missing), list of str (texts), bytes (bytes, image, audio), plain JSON values (json).
     """
 
     name: str
     datatype: str
     shape: tuple[int, ...] = ()
-    kind: Literal["tensor", "text", "bytes", "number", "category"] = "tensor"
+    kind: FieldKind = "tensor"
 
 
 @dataclass(frozen=True)
@@ -166,10 +175,8 @@ class Signature:
         columns: list[Field] = []
         for given in self.inputs:
             match given.type:
-                case "text":
-                    columns.append(Field(given.name, "BYTES", (), "text"))
-                case "bytes":
-                    columns.append(Field(given.name, "BYTES", (), "bytes"))
+                case "text" | "texts" | "bytes" | "image" | "audio":
+                    columns.append(Field(given.name, "BYTES", (), given.type))
                 case "number":
                     columns.append(Field(given.name, "FP64", (), "number"))
                 case "category":

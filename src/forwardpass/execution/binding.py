@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.core.pipeline import Field
+from forwardpass.core.pipeline import ENCODED, Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.execution.model import fits
 from forwardpass.steps.kind import describe, invalid, missing
 from forwardpass.steps.protocol import Batch, Column, FieldMap
+
+Rows = NDArray[np.int64]
+ALL: Any = np.empty(0, dtype=np.int64)
+"""All rows of a batch, in their order, known by identity: nothing is copied for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +26,15 @@ class Bound:
     wanted: Field
     source: str
 
-    def rows_of(self, batch: Batch) -> Column:
-        """The field's rows as the graph takes them. Raises Refused when a free dimension has a size it cannot have."""
+    ragged: bool = False
+
+    def rows_of(self, batch: Batch, rows: Rows) -> Column:
+        """These rows of the field as the graph takes them; ragged ones are of equal shape.
+
+        Raises Refused when a free dimension has a size it cannot have.
+        """
         column = batch.columns[self.source]
+        column = np.stack([column[row] for row in rows]) if self.ragged else column if rows is ALL else column[rows]
         if self.wanted.shape == (1,) and column.ndim == 1:
             column = column[:, np.newaxis]
         elif self.wanted.shape == () and column.ndim == 2:
@@ -44,7 +56,7 @@ def bind(wanted: Field, mapped: Mapping[str, str], known: FieldMap, own_code: bo
     if alone and wanted.name not in mapped and not (source in known and _takes(wanted, known[source], own_code)):
         for field in reversed(list(known.values())):
             if _takes(wanted, field, own_code):
-                return Bound(wanted, field.name)
+                return Bound(wanted, field.name, field.kind == "ragged")
     if source not in known:
         advice = f'{there}; say which with inputs = {{ {wanted.name} = "field" }}'
         raise invalid(
@@ -54,12 +66,12 @@ def bind(wanted: Field, mapped: Mapping[str, str], known: FieldMap, own_code: bo
         found = f"the field {describe(known[source])} does not fit the model's input {describe(wanted)}"
         advice = "the same datatype and shape are needed; the step columns makes FP32 of numbers"
         raise invalid(key, found, advice)
-    return Bound(wanted, source)
+    return Bound(wanted, source, known[source].kind == "ragged")
 
 
 def _takes(wanted: Field, field: Field, own_code: bool) -> bool:
     """Whether the field can be the graph's input without losing anything."""
-    if field.kind == "bytes" and not own_code:  # a graph's strings are text
+    if field.kind in ("json", "texts") or (field.kind in ENCODED and not own_code):  # a graph's strings are text
         return False
     shapes_fit = len(field.shape) == len(wanted.shape) and all(
         -1 in pair or pair[0] == pair[1] for pair in zip(field.shape, wanted.shape, strict=True)

@@ -11,7 +11,8 @@ from forwardpass.core.tensor import DATATYPES
 from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
 from forwardpass.engines.protocol import ModelFile
 from forwardpass.execution import reference
-from forwardpass.execution.binding import Bound, bind, fail_unfit
+from forwardpass.execution.binding import ALL, Bound, Rows, bind, fail_unfit
+from forwardpass.execution.groups import predicted
 from forwardpass.execution.model import Model
 from forwardpass.steps.kind import FILE, describe, invalid
 from forwardpass.steps.options import (
@@ -26,7 +27,7 @@ from forwardpass.steps.options import (
     table,
     text,
 )
-from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
 
 def _any_table(value: object) -> Any:
@@ -76,11 +77,14 @@ class ModelStep:
 
     name = "model"
     options = ModelOptions
-    row_wise = False  # until the self-test has proved it
+    level = 0
     exportable = True
 
-    def __init__(self, context: Context | None = None) -> None:
+    def __init__(self, context: Context | None = None, shared: dict[str, Model] | None = None) -> None:
+        """``shared`` holds the models that other steps of the version have loaded."""
         self._context = context
+        self._shared = {} if shared is None else shared
+        self._owner = False
         self.known: Mapping[str, Any] | None = None  # settings that an earlier load of this version found right
         self._model: Model | None = None
         self.warnings: list[str] = []
@@ -102,13 +106,12 @@ class ModelStep:
 
     def fields(self, options: Options, known: FieldMap) -> Sequence[Field]:
         model = self.model(options)
-        self._bound(options, known)
-        return _made(model, options)
+        return _made(model, options, self._bound(options, known))
 
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
-        model = self.model(options)
-        made = zip(model.signature.outputs, _made(model, options), strict=True)
-        return _runner(model, self._bound(options, known), {graph.name: field.name for graph, field in made})
+        model, bound = self.model(options), self._bound(options, known)
+        made = zip(model.signature.outputs, _made(model, options, bound), strict=True)
+        return _runner(model, bound, {graph.name: field for graph, field in made})
 
     def model(self, options: Options) -> Model:
         """The loaded model; the first call loads it. Raises Misconfigured."""
@@ -122,19 +125,27 @@ class ModelStep:
                 text = f"{options['file']} is own code, which runs only in a trusted version"
                 raise Misconfigured(Code.NOT_TRUSTED, text)
             file = _model_file(kind, options, self._context)
-            if self.known is None:
-                self._model, self.warnings = reference.load(kind, file)
-            else:
-                self._model = Model(
-                    kind.make(), replace(file, options={name: self.known[name] for name in file.options})
-                )
+            self._model = self._load(kind, file)
             self.platform = kind.platform
             self.settings = {"engine": options["engine"], "threads": file.threads, **self._model.file.options}
         return self._model
 
     def close(self) -> None:
-        if self._model is not None:
+        if self._model is not None and self._owner:
             self._model.close()
+
+    def _load(self, kind: EngineKind, file: ModelFile) -> Model:
+        """Once for all steps of the version that run the same file in the same way."""
+        key = f"{kind.platform} {file}"
+        if key in self._shared:
+            return self._shared[key]
+        self._owner = True
+        if self.known is None:
+            model, self.warnings = reference.load(kind, file)
+        else:
+            model = Model(kind.make(), replace(file, options={name: self.known[name] for name in file.options}))
+        self._shared[key] = model
+        return model
 
     def _bound(self, options: Options, known: FieldMap) -> list[Bound]:
         kind = engine_kind(options["engine"])
@@ -144,26 +155,40 @@ class ModelStep:
         return [bind(wanted, mapped, known, kind.own_code, alone=len(inputs) == 1) for wanted in inputs]
 
 
-def _runner(model: Model, bound: Sequence[Bound], names: Mapping[str, str]) -> Prepared:
+def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field]) -> Prepared:
     strings = [each for each in bound if each.wanted.datatype == "BYTES"]
+    ragged = {graph for graph, field in made.items() if field.kind == "ragged"}
 
     def run(batch: Batch) -> None:
         for each in strings:
             fail_unfit(batch, each.source)
         batch.settle()
+
+        def predict(rows: Rows) -> dict[str, Column]:
+            inputs = {each.wanted.name: each.rows_of(batch, rows) for each in bound}
+            return model.predict(inputs, batch.rows if rows is ALL else len(rows))
+
         if batch.rows:
-            inputs = {each.wanted.name: each.rows_of(batch) for each in bound}
-            outputs = model.predict(inputs, batch.rows)
-            batch.columns.update({names[graph]: column for graph, column in outputs.items()})
+            outputs = predicted(batch, bound, ragged, predict)
+            batch.columns.update({made[graph].name: column for graph, column in outputs.items()})
 
     return run
 
 
-def _made(model: Model, options: Options) -> list[Field]:
+def _made(model: Model, options: Options, bound: Sequence[Bound]) -> list[Field]:
+    """Rows with shapes of their own have answers with shapes of their own, where the graph leaves these open."""
     mapped = _mapped(options.get("outputs"))
     outputs = model.signature.outputs
     _all_there("outputs", mapped, outputs)
-    made = [replace(field, name=mapped.get(field.name, field.name)) for field in outputs]
+    ragged = any(each.ragged for each in bound)
+    made = [
+        replace(
+            field,
+            name=mapped.get(field.name, field.name),
+            kind="ragged" if ragged and -1 in field.shape and field.datatype != "BYTES" else field.kind,
+        )
+        for field in outputs
+    ]
     if len({field.name for field in made}) < len(made):
         raise invalid("outputs", "two outputs become one field", "a field of its own for each")
     return made

@@ -9,16 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from forwardpass.core.errors import Code, Failed, Misconfigured, Problem, show
-from forwardpass.core.pipeline import Checks, Field, Input, Padding, Pipeline, Signature, Step, Version
+from forwardpass.core.errors import Code, Misconfigured, Problem, show
+from forwardpass.core.pipeline import Field, Input, Padding, Pipeline, Signature, Step, Version
 from forwardpass.core.tensor import NUMPY_NAMES
-from forwardpass.execution.model import fits
+from forwardpass.execution.answers import check, no_rows
+from forwardpass.execution.model import Model
 from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
-from forwardpass.steps.kind import FILE, FLOATS
+from forwardpass.steps.kind import FILE
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind
+
+NOTHING_TO_FOLD = "a step that expands rows before it, such as expand"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A prepared step and where it stands: ``depth`` is how many expansions are open before it."""
+
+    run: Prepared
+    depth: int
+    folds: bool  # it closes the innermost of them
 
 
 @dataclass(slots=True)
@@ -34,9 +44,9 @@ class Plan:
     platform: str  # as V2 metadata names it
     warnings: list[str]
     settings: list[dict[str, Any]]  # each model's engine and options in effect
-    before: Sequence[Prepared]
-    models: Sequence[Prepared]
-    after: Sequence[Prepared]
+    before: Sequence[Stage]
+    models: Sequence[Stage]
+    after: Sequence[Stage]
     loaded: Sequence[ModelStep]
 
     @property
@@ -61,10 +71,10 @@ class Plan:
         """The rest, then the checks. Afterwards every output is a column of the batch, also when no row is left."""
         _run(self.after, batch)
         if batch.rows:
-            _check(self.signature.outputs, self.definition.checks, batch)
+            check(self.signature.outputs, self.definition.checks, batch)
             batch.settle()
         if not batch.rows:
-            batch.columns.update({output.name: _no_rows(output) for output in self.signature.outputs})
+            batch.columns.update({output.name: no_rows(output) for output in self.signature.outputs})
 
     def outputs(self, batch: Batch) -> dict[str, Column]:
         """What came of the rows that are alive, by output name, after ``postprocess``."""
@@ -84,22 +94,23 @@ def build(version: Version, *, threads: int, settings: Sequence[Mapping[str, Any
     context = Context(Path(version.folder), threads, version.trusted)
     models: dict[int, ModelStep] = {}
     try:
-        steps = [_kind(index, step, context) for index, step in enumerate(definition.steps)]
+        shared: dict[str, Model] = {}
+        steps = [_kind(index, step, context, shared) for index, step in enumerate(definition.steps)]
         models.update({index: kind for index, kind in enumerate(steps) if isinstance(kind, ModelStep)})
         for model, found in zip(models.values(), settings or (), strict=settings is not None):
             model.known = found
         inputs = definition.inputs or _graph_inputs(definition, models)
-        prepared, outputs = _walk(definition, steps, inputs, context)
-        return _plan(definition, models, inputs, outputs, prepared)
+        stages, outputs = _walk(definition, steps, inputs, context)
+        return _plan(definition, models, inputs, outputs, stages)
     except BaseException:
         for model in models.values():
             model.close()
         raise
 
 
-def _kind(index: int, step: Step, context: Context) -> StepKind:
+def _kind(index: int, step: Step, context: Context, shared: dict[str, Model]) -> StepKind:
     if step.use == ModelStep.name:
-        return ModelStep(context)
+        return ModelStep(context, shared)
     with _at(index):
         return kind_of(step.use, kinds())
 
@@ -116,20 +127,32 @@ def _graph_inputs(definition: Pipeline, models: Mapping[int, ModelStep]) -> tupl
 
 def _walk(
     definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context
-) -> tuple[list[Prepared], tuple[Field, ...]]:
+) -> tuple[list[Stage], tuple[Field, ...]]:
     """Every step prepared with the fields known at its place, and the pipeline's outputs."""
     known = {column.name: column for column in Signature(inputs, ()).columns}
-    prepared: list[Prepared] = []
+    outside: list[dict[str, Field]] = []  # the fields of the rows whose elements are worked on
+    stages: list[Stage] = []
     last: Sequence[Field] = ()
     for index, (step, kind) in enumerate(zip(definition.steps, steps, strict=True)):
         with _at(index):
+            if kind.level < 0 and not outside:
+                raise Misconfigured(Code.DEFINITION_INVALID, (Problem(FILE, "use", step.use, NOTHING_TO_FOLD),))
             made = kind.fields(step.options, known)
-            prepared.append(kind.prepare(step.options, known, context))
+            run = kind.prepare(step.options, known, replace(context, place=f"steps[{index}]"))
+        stages.append(Stage(run, len(outside), kind.level < 0))
+        if kind.level > 0:
+            outside.append(known)
+            known = {}
+        elif kind.level < 0:
+            known = outside.pop()
         for each in made:
             known.pop(each.name, None)  # written again, it counts as the latest
             known[each.name] = each
         last = made or last
-    return prepared, _outputs(definition, known, last)
+    if outside:
+        problem = Problem(FILE, "steps", "the rows that a step expanded are not folded again", "a step fold behind it")
+        raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
+    return stages, _outputs(definition, known, last)
 
 
 def _outputs(definition: Pipeline, known: Mapping[str, Field], last: Sequence[Field]) -> tuple[Field, ...]:
@@ -158,10 +181,14 @@ def _plan(
     models: Mapping[int, ModelStep],
     inputs: tuple[Input, ...],
     outputs: tuple[Field, ...],
-    prepared: Sequence[Prepared],
+    stages: Sequence[Stage],
 ) -> Plan:
-    first, behind = (min(models), max(models) + 1) if models else (len(prepared), len(prepared))
-    loaded = [model.model(definition.steps[index].options).signature for index, model in models.items()]
+    first, behind = (min(models), max(models) + 1) if models else (len(stages), len(stages))
+    loaded = [
+        model.model(definition.steps[index].options).signature
+        for index, model in models.items()
+        if not stages[index].depth  # elements are never a caller's rows
+    ]
     batched = all(each.batched for each in loaded)
     fixed = [each.fixed_rows for each in loaded if each.fixed_rows is not None]
     return Plan(
@@ -170,9 +197,9 @@ def _plan(
         platform=next((model.platform for model in models.values()), "forwardpass"),
         warnings=[f"steps[{index}]: {text}" for index, model in models.items() for text in model.warnings],
         settings=[model.settings for model in models.values()],
-        before=prepared[:first],
-        models=prepared[first:behind],
-        after=prepared[behind:],
+        before=stages[:first],
+        models=stages[first:behind],
+        after=stages[behind:],
         loaded=tuple(models.values()),
     )
 
@@ -193,37 +220,9 @@ def _at(index: int) -> Iterator[None]:
         raise Misconfigured(error.code, problems, detail=error.detail) from error
 
 
-def _run(steps: Sequence[Prepared], batch: Batch) -> None:
-    for step in steps:
-        if not batch.rows:
-            return
-        step(batch)
-        batch.settle()
-
-
-def _check(outputs: Sequence[Field], checks: Checks, batch: Batch) -> None:
-    """Shape and datatype as declared, finite, in range. Raises Failed where it is not one row's fault."""
-    for output in outputs:
-        column = batch.columns[output.name]
-        expected = NUMPY_NAMES.get(output.datatype, "object")
-        if len(column) != batch.rows or column.dtype != expected or not fits(column.shape[1:], output.shape):
-            detail = f"{column.dtype}{list(column.shape)} for {output} and {batch.rows} rows"
-            text = f"{output.name}: the pipeline's answer is not of the declared shape"
-            raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=output.name, detail=detail)
-        if checks.finite and output.datatype in FLOATS and not (finite := np.isfinite(column)).all():
-            text = f"{output.name}: the answer holds a value that is not a finite number"
-            _fail(batch, finite, Failed(Code.NON_FINITE_OUTPUT, text, field=output.name))
-        if output.name in checks.range:
-            low, high = checks.range[output.name]
-            text = f"{output.name}: the answer is outside {low:g} to {high:g}"
-            _fail(batch, (column >= low) & (column <= high), Failed(Code.OUTPUT_OUT_OF_RANGE, text, field=output.name))
-
-
-def _fail(batch: Batch, right: Column, failure: Failed) -> None:
-    """Fail every row in which an element is not right."""
-    for row in np.flatnonzero(~right.reshape(batch.rows, -1).all(axis=1)):
-        batch.fail(int(row), failure)
-
-
-def _no_rows(field: Field) -> Column:
-    return np.empty((0, *(max(size, 0) for size in field.shape)), dtype=NUMPY_NAMES.get(field.datatype, "object"))
+def _run(stages: Sequence[Stage], batch: Batch) -> None:
+    """Each stage that there are rows for; a fold also when no row has an element."""
+    for stage in stages:
+        if stage.depth == len(batch.outer) and (batch.rows or (stage.folds and batch.outer)):
+            stage.run(batch)
+            batch.settle()

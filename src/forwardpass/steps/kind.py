@@ -31,7 +31,7 @@ class Kind(Generic[O]):
     load: Callable[[O, FieldMap, Context], Prepared]
     together: Callable[[O], list[Trouble]] = lambda _: []
     exportable: bool = False
-    row_wise: bool = True
+    level: int = 0
 
     def check(self, options: Options, folder: Path) -> Sequence[Trouble]:
         return self._read(options, folder)[1]
@@ -70,10 +70,19 @@ def is_float(field: Field) -> bool:
     return field.kind == "tensor" and field.datatype in FLOATS
 
 
+def is_image(field: Field) -> bool:
+    return field.kind == "ragged" and field.datatype == "UINT8" and len(field.shape) == 3
+
+
+IMAGE = Fit("a decoded image (ragged UINT8 [height, width, channels])", is_image)
+SOUND = Fit("decoded sound (ragged FP32 [samples])", lambda field: field.kind == "ragged" and field.shape == (-1,))
 TEXT = Fit("a text", lambda field: field.datatype == "BYTES" and field.kind in ("text", "category") and not field.shape)
 SCORES = Fit("a floating tensor with one axis or more per row", lambda field: is_float(field) and bool(field.shape))
 NUMBER = Fit("one number per row", lambda field: field.datatype in FLOATS and not field.shape)
-CATEGORY = Fit("a category", lambda field: field.datatype == "BYTES" and field.kind != "bytes" and not field.shape)
+CATEGORY = Fit(
+    "a category",
+    lambda field: field.kind in ("text", "category", "tensor") and not field.shape and field.datatype == "BYTES",
+)
 
 
 def pick(known: FieldMap, name: str | None, fit: Fit, key: str = "input") -> Field:

@@ -17,12 +17,29 @@ from forwardpass.core.errors import Failure
 from forwardpass.core.pipeline import Field, Options
 
 Column = NDArray[Any]
-"""Rows of one field: a numeric array [rows, *shape], or an object array [rows] of str, bytes or None (missing)."""
+"""Rows of one field; what it holds is said by ``Field.kind``."""
+
+Slots = dict[str, Any]
+"""What the steps keep of a sequence from one request to the next: each under its own ``Context.place``."""
+
+
+@dataclass(slots=True)
+class Level:
+    """Rows that wait while their elements are worked on; ``parents[i]`` is the row that element i belongs to."""
+
+    columns: dict[str, Column]
+    rows: int
+    origin: list[int]
+    parents: NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class Batch:
-    """The rows on their way through the steps. ``rows`` counts those still alive; ``origin[i]`` is row i's first place."""
+    """The rows on their way through the steps. ``rows`` counts those still alive; ``origin[i]`` is row i's first place.
+
+    Between ``expand`` and ``fold`` a row is one element of an outer row (a crop of an image, a window of a text), and
+    all elements of all outer rows are together. An element that fails takes its outer row with it, and no other.
+    """
 
     columns: dict[str, Column]
     rows: int
@@ -30,6 +47,29 @@ class Batch:
     failures: dict[int, Failure] = field(default_factory=dict)  # by first place
     notes: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)  # (first place, name, value)
     failing: dict[int, Failure] = field(default_factory=dict)  # by current place, until settled
+    outer: list[Level] = field(default_factory=list)  # the outermost first
+    sequences: dict[int, Slots] = field(default_factory=dict)  # by first place, of rows that continue a sequence
+
+    def expand(self, counts: Sequence[int], columns: dict[str, Column]) -> None:
+        """From now on row r is ``counts[r]`` rows, in order; ``columns`` holds all of them. Nothing else comes along."""
+        assert len(counts) == self.rows, "a count for every row"
+        parents = np.repeat(np.arange(self.rows), counts)
+        self.outer.append(Level(self.columns, self.rows, self.origin, parents))
+        self.origin = [self.origin[parent] for parent in parents]
+        self.columns, self.rows = columns, len(parents)
+
+    def fold(self) -> NDArray[np.int64]:
+        """Back to the rows before the last ``expand``: for each element, the row it belongs to."""
+        level = self.outer.pop()
+        self.columns, self.rows, self.origin = level.columns, level.rows, level.origin
+        return level.parents
+
+    def slots(self, row: int) -> Slots | None:
+        """What is kept of the current row's sequence, to be read and written; None when it continues none.
+
+        What is written counts only if the row gets an answer.
+        """
+        return self.sequences.get(self.origin[row])
 
     def fail(self, row: int, failure: Failure) -> None:
         """Take current row ``row`` out of the batch once this step is done."""
@@ -43,13 +83,17 @@ class Batch:
         """Remove the rows failed since the last call; called by the runner between steps."""
         if not self.failing:
             return
-        for row, failure in self.failing.items():
-            self.failures[self.origin[row]] = failure
-        alive = [row for row in range(self.rows) if row not in self.failing]
-        self.columns = {name: column[alive] for name, column in self.columns.items()}
-        self.origin = [self.origin[row] for row in alive]
-        self.rows = len(alive)
+        for row, failure in sorted(self.failing.items()):
+            self.failures.setdefault(self.origin[row], failure)
+        lost = {self.origin[row] for row in self.failing}
         self.failing = {}
+        stay = [np.array([origin not in lost for origin in level.origin], dtype=bool) for level in (*self.outer, self)]
+        for level, own, inner in zip(self.outer, stay, stay[1:], strict=False):
+            level.parents = (np.cumsum(own) - 1)[level.parents[inner]]
+        for level, own in zip((*self.outer, self), stay, strict=True):
+            level.columns = {name: column[own] for name, column in level.columns.items()}
+            level.origin = [origin for origin in level.origin if origin not in lost]
+            level.rows = len(level.origin)
 
 
 Prepared = Callable[[Batch], None]
@@ -66,27 +110,39 @@ class Context:
     folder: Path
     threads: int = 1
     trusted: bool = False
+    place: str = "steps[0]"  # of the step in its pipeline: the name of its slot in a sequence
 
 
 class StepKind(Protocol):
     """One kind of step; each lives in a small module of ``steps/`` and is listed in ``steps/catalogue.py``."""
 
     name: str
-    row_wise: bool  # each row's result depends on that row only
+    level: int  # 1 when it makes elements of rows (Batch.expand), -1 when it makes rows of them again (Batch.fold)
     exportable: bool  # can be written as ONNX operators (for the edge export)
 
     def check(self, options: Options, folder: Path) -> Sequence[tuple[str, str, str]]:
         """Problems in the options as (key, what was found, what is allowed); heavy libraries stay unimported."""
 
     def fields(self, options: Options, known: FieldMap) -> Sequence[Field]:
-        """The fields this step makes. Raises Misconfigured when an input field is missing or does not fit."""
+        """The fields this step makes: of elements with ``level`` 1, which then are all there are; of rows with -1.
+
+        Raises Misconfigured when an input field is missing or does not fit.
+        """
 
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
         """Load what is needed (tokenizer, labels …) and return the function. Raises Misconfigured."""
 
 
+def object_column(values: Sequence[Any]) -> Column:
+    """An object column of these values: text, bytes, arrays, lists (numpy would make something else of these)."""
+    column = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        column[row] = value
+    return column
+
+
 def text_column(values: Sequence[str | bytes | None]) -> Column:
-    """An object column of these values (numpy would guess otherwise)."""
+    """``object_column`` of text or bytes, quicker."""
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
