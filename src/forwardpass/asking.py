@@ -14,7 +14,7 @@ import orjson
 
 from forwardpass.core.clock import monotonic_s, random_id
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
-from forwardpass.core.pipeline import Input, Version
+from forwardpass.core.pipeline import ENCODED, Input, Version
 from forwardpass.core.request import Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.pipeline import fields
@@ -101,7 +101,7 @@ def _value(kind: str, text: str) -> Any:
             return data.decode() if kind in ("text", "category") else data
         except UnicodeDecodeError as error:
             raise Refused(Code.INVALID_UTF8, f"{text} is not UTF-8 text (byte {error.start})") from error
-    if kind in ("text", "category", "bytes"):
+    if kind in ("text", "category") or kind in ENCODED:
         return text
     try:
         return json.loads(text)

@@ -30,7 +30,7 @@ class Grouping:
         self._columns = columns
         self._batch = batch
         self._batched = batched
-        self._texts = [i for i, column in enumerate(columns) if column.kind in ("text", "bytes")]
+        self._texts = [i for i, column in enumerate(columns) if column.kind in ("text", "texts", "bytes")]
         self._free = [i for i, column in enumerate(columns) if -1 in column.shape or column.datatype == "BYTES"]
         fields = batch.padding.fields if batch.padding else {}
         self._padded = frozenset(i for i, column in enumerate(columns) if column.name in fields)

@@ -101,6 +101,16 @@ def unpack_bytes(data: Buffer, count: int) -> list[bytes | None]:
     return elements
 
 
+def pack_texts(texts: Sequence[str]) -> bytes:
+    """A list of text as one BYTES element, as it travels inside forwardpass."""
+    return msgspec.msgpack.encode(list(texts))
+
+
+def unpack_texts(element: Buffer) -> list[str]:
+    """What ``pack_texts`` packed."""
+    return msgspec.msgpack.decode(element, type=list[str])
+
+
 def byte_offsets(data: Buffer, count: int) -> list[int]:
     """Where each of ``count`` framed elements starts, and the end; ValueError as in unpack_bytes."""
     offsets = [0]

@@ -105,7 +105,7 @@ def failure_of(code: str, text: str, detail: str, field: str) -> Failure:
 _CALLERS_FAULT = frozenset(
     {
         Code.INVALID_INPUT, Code.INPUT_TOO_LARGE, Code.MISSING_FIELD, Code.WRONG_TYPE, Code.OUT_OF_RANGE,
-        Code.INVALID_UTF8, Code.SHAPE_MISMATCH, Code.UNKNOWN_FIELD, Code.DATATYPE_MISMATCH,
+        Code.INVALID_UTF8, Code.SHAPE_MISMATCH, Code.UNKNOWN_FIELD, Code.DATATYPE_MISMATCH, Code.RULE_REFUSED,
     }
 )  # fmt: skip
 """Codes with which a step in the worker refuses a row; everything else that comes from there is the server's fault."""

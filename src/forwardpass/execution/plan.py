@@ -85,17 +85,24 @@ class Plan:
             step.close()
 
 
-def build(version: Version, *, threads: int, settings: Sequence[Mapping[str, Any]] | None = None) -> Plan:
+def build(
+    version: Version,
+    *,
+    threads: int,
+    settings: Sequence[Mapping[str, Any]] | None = None,
+    own: Mapping[str, StepKind] | None = None,
+) -> Plan:
     """Load the version's models and prepare its steps. Raises Misconfigured, with the step's place in the definition.
 
-    ``settings`` of an earlier plan of the same version make loading quicker: nothing is compared again.
+    ``settings`` of an earlier plan of the same version make loading quicker: nothing is compared again. ``own`` holds
+    kinds of step, by their ``use``, that this process has besides the built-in ones.
     """
     definition = version.definition
     context = Context(Path(version.folder), threads, version.trusted)
     models: dict[int, ModelStep] = {}
     try:
         shared: dict[str, Model] = {}
-        steps = [_kind(index, step, context, shared) for index, step in enumerate(definition.steps)]
+        steps = [_kind(index, step, context, shared, own or {}) for index, step in enumerate(definition.steps)]
         models.update({index: kind for index, kind in enumerate(steps) if isinstance(kind, ModelStep)})
         for model, found in zip(models.values(), settings or (), strict=settings is not None):
             model.known = found
@@ -108,11 +115,13 @@ def build(version: Version, *, threads: int, settings: Sequence[Mapping[str, Any
         raise
 
 
-def _kind(index: int, step: Step, context: Context, shared: dict[str, Model]) -> StepKind:
+def _kind(
+    index: int, step: Step, context: Context, shared: dict[str, Model], own: Mapping[str, StepKind]
+) -> StepKind:
     if step.use == ModelStep.name:
         return ModelStep(context, shared)
     with _at(index):
-        return kind_of(step.use, kinds())
+        return kind_of(step.use, {**kinds(), **own})
 
 
 def _graph_inputs(definition: Pipeline, models: Mapping[int, ModelStep]) -> tuple[Input, ...]:

@@ -1,23 +1,27 @@
 """The worker's half of the wire: a Run frame's bytes to columns, and the rows that came out to a Done frame."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.core.pipeline import Field, Padding
-from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes
+from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.pipeline import ENCODED, Field, Padding
+from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes, unpack_texts
+from forwardpass.execution.answers import no_rows
 from forwardpass.execution.padding import cut, pad, padded_length
 from forwardpass.execution.wire import ANSWER_BYTES_MAX, OutputMeta, PartMeta, Run, WireError, split
-from forwardpass.steps.protocol import Batch, Column
+from forwardpass.steps.protocol import Batch, Column, object_column, text_column
 
 Buffers = list[bytes | memoryview]
 Shape = tuple[int, ...]
+
+_JSON = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
     for field in fields:
         column = batch.columns[field.name]
         pieces = [column[start:end] for start, end in pairwise(accumulate(alive, initial=0))]
+        if field.kind == "ragged":
+            pieces = [_stacked(field, piece) for piece in pieces]
         if lengths is not None and padding is not None:
             padded = padded_length(lengths, padding.buckets)
             pieces = [cut(piece, field, length, padded) for piece, length in zip(pieces, lengths, strict=True)]
@@ -138,13 +144,26 @@ def _column(field: Field, buffer: memoryview, rows: int, shape: Shape) -> Column
     if field.datatype != "BYTES":
         return np.frombuffer(buffer, dtype=_numpy(field.datatype)).reshape(rows, *shape)
     raw = unpack_bytes(buffer, rows * prod(shape))
-    values: list[Any] = raw if field.kind == "bytes" else [None if v is None else v.decode() for v in raw]
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column.reshape(rows, *shape)
+    if field.kind in ENCODED:
+        return text_column(raw)
+    if field.kind == "texts":
+        return object_column([None if element is None else unpack_texts(element) for element in raw])
+    return text_column([None if element is None else element.decode() for element in raw]).reshape(rows, *shape)
+
+
+def _stacked(field: Field, piece: Column) -> Column:
+    """The rows of one item in one array. Raises Refused when they have different shapes: a tensor has one."""
+    if not len(piece):
+        return no_rows(replace(field, kind="tensor"))
+    if any(value.shape != piece[0].shape for value in piece):
+        text = f"{field.name}: rows of one request have answers of different shapes; send them one by one"
+        raise Refused(Code.SHAPE_MISMATCH, text, field=field.name)
+    return np.stack(list(piece))
 
 
 def _encoded(field: Field, piece: NDArray[Any]) -> bytes | memoryview:
+    if field.kind in ("json", "texts"):
+        return pack_bytes(_JSON.encode(value) for value in piece)
     if field.datatype == "BYTES":
         return pack_bytes(v.encode() if isinstance(v, str) else v for v in piece.reshape(-1))
     whole = np.ascontiguousarray(piece, dtype=_numpy(field.datatype))

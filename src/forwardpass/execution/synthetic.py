@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from forwardpass.core.pipeline import Field, Pipeline, Signature
 from forwardpass.core.tensor import NUMPY_NAMES
-from forwardpass.steps.protocol import Column, text_column
+from forwardpass.execution.media import png, wav
+from forwardpass.steps.protocol import Column, object_column, text_column
 
 Item = dict[str, Column]
 """One row, by column name."""
@@ -38,6 +39,8 @@ WORDS = [
     "not?",
 ]
 WORD_COUNTS = (3, 1, 12, 40, 7, 2, 25, 5)
+IMAGE_SIZES = ((320, 240), (200, 260), (64, 64), (640, 480))  # width, height
+SAMPLES = (16_000, 8_000, 24_000, 4_000)
 BYTE_COUNTS = (600, 64, 5000, 2048, 9000, 300, 4096, 1500)
 SCALES = (1.0, 3.0, 0.3)  # rows of unlike size: scaling taken over the whole batch shows
 _SEED = 20_240_229
@@ -86,6 +89,14 @@ class _Maker:
             case "text":
                 words = self._random.choice(WORDS, WORD_COUNTS[index % len(WORD_COUNTS)])
                 return text_column([" ".join(words)])
+            case "texts":
+                counts = WORD_COUNTS[index % len(WORD_COUNTS) :][:3]
+                return object_column([[" ".join(self._random.choice(WORDS, count)) for count in counts]])
+            case "image":
+                width, height = IMAGE_SIZES[index % len(IMAGE_SIZES)]
+                return text_column([png(self._random.integers(0, 256, (height, width, 3), dtype=np.uint8))])
+            case "audio":
+                return text_column([wav(self._random.normal(0.0, 3000.0, SAMPLES[index % len(SAMPLES)]))])
             case "bytes":
                 return text_column([self._random.bytes(BYTE_COUNTS[index % len(BYTE_COUNTS)])])
             case "category":
@@ -95,7 +106,7 @@ class _Maker:
                 low = -math.inf if given is None or given.min is None else given.min
                 high = math.inf if given is None or given.max is None else given.max
                 return np.clip(self._random.uniform(0.0, 100.0, 1), low, high)
-            case "tensor":
+            case "tensor" | "ragged" | "json":  # a caller sends none of the last two
                 row = _tensor(field, shape, 1, self._random)
                 return row * row.dtype.type(SCALES[index % len(SCALES)]) if row.dtype.kind == "f" else row
 
@@ -143,11 +154,13 @@ def _value(field: Field, value: Any) -> Column:
     match field.kind:
         case "text" | "category":
             return text_column([None if value is None else str(value)])
-        case "bytes":
+        case "texts":
+            return object_column([[str(text) for text in value]])
+        case "bytes" | "image" | "audio":
             return text_column([base64.b64decode(value)])
         case "number":
             return np.array([math.nan if value is None else value], dtype=np.float64)
-        case "tensor":
+        case "tensor" | "ragged" | "json":
             dtype = object if field.datatype == "BYTES" else NUMPY_NAMES[field.datatype]
             array = np.array(value, dtype=dtype)
             if len(array.shape) != len(field.shape):

@@ -18,10 +18,14 @@ _CODES: dict[int, tuple[Code, ...]] = {
         Code.BINARY_SIZE_MISMATCH, Code.BATCH_TOO_LARGE, Code.INVALID_UTF8, Code.INVALID_INPUT, Code.UNKNOWN_OUTPUT,
     ),
     403: (Code.FORBIDDEN,),
-    404: (Code.ROUTE_NOT_FOUND, Code.PIPELINE_NOT_FOUND, Code.VERSION_NOT_FOUND, Code.RECEIPT_NOT_FOUND),
+    404: (
+        Code.ROUTE_NOT_FOUND, Code.PIPELINE_NOT_FOUND, Code.VERSION_NOT_FOUND, Code.RECEIPT_NOT_FOUND,
+        Code.SEQUENCE_NOT_FOUND,
+    ),
     405: (Code.METHOD_NOT_ALLOWED,),
     408: (Code.BODY_TOO_SLOW, Code.HEADER_TIMEOUT),
     409: (Code.CONFLICT, Code.FOLDER_CHANGED),
+    410: (Code.SEQUENCE_LOST,),  # not 503: the same request sent again would be refused
     413: (Code.BODY_TOO_LARGE, Code.INPUT_TOO_LARGE, Code.OUTPUT_TOO_LARGE),
     414: (Code.URL_TOO_LONG,),
     415: (Code.UNSUPPORTED_MEDIA_TYPE,),
@@ -29,7 +33,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
     421: (Code.MISDIRECTED,),
     422: (
         Code.QUARANTINED, Code.DEFINITION_INVALID, Code.MODEL_INVALID, Code.DIGEST_MISMATCH, Code.NOT_TRUSTED,
-        Code.GOLDEN_MISMATCH, Code.LOAD_FAILED,
+        Code.GOLDEN_MISMATCH, Code.LOAD_FAILED, Code.RULE_REFUSED,
     ),
     431: (Code.HEADERS_TOO_LARGE,),
     499: (Code.CANCELLED,),
@@ -41,7 +45,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
     501: (Code.NOT_IMPLEMENTED,),
     503: (
         Code.QUEUE_FULL, Code.QUEUE_BYTES_FULL, Code.QUEUE_WAIT_TOO_LONG, Code.TOO_MANY_CONNECTIONS, Code.NOT_READY,
-        Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE,
+        Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL,
     ),
     504: (Code.DEADLINE_EXCEEDED,),
 }  # fmt: skip

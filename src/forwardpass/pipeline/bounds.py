@@ -102,6 +102,15 @@ def check_lengths(elements: Sequence[bytes | None], given: Input, at: At) -> Non
             raise refuse(Code.OUT_OF_RANGE, at(row), f"has {len(element)} bytes; at least {shortest} are needed")
 
 
+def check_texts(elements: Sequence[bytes], given: Input, where: str) -> None:
+    """Refuse a list of no text or of too many, or one with a text out of bounds."""
+    if not elements:
+        raise refuse(Code.OUT_OF_RANGE, where, "the list is empty; at least 1 text is needed")
+    if given.count_max is not None and len(elements) > given.count_max:
+        raise refuse(Code.INPUT_TOO_LARGE, where, f"has {len(elements)} texts; at most {given.count_max} are allowed")
+    check_lengths(elements, given, element_at(where, (len(elements),)))
+
+
 def check_utf8(elements: Sequence[bytes | None], at: At) -> None:
     for row, element in enumerate(elements):
         try:

@@ -23,6 +23,8 @@ from forwardpass.core.pipeline import (
     Padding,
     Pipeline,
     Queue,
+    Rule,
+    Sequences,
     Step,
     Workers,
 )
@@ -30,6 +32,7 @@ from forwardpass.core.tensor import DATATYPES, RANK_MAX
 from forwardpass.pipeline.toml_lines import join
 
 NAME_CHARACTERS_MAX = 256
+SENTENCE_CHARACTERS_MAX = 200  # with a name it fits into a failure's text
 TEXT_BYTES_MAX = 1024 * 1024
 DEPTH_MAX = 16
 INT_MAX = 2**63 - 1
@@ -79,7 +82,7 @@ def _plain_form(value: Any) -> Any:
     match value:
         case Step():
             return {"use": value.use, **{name: _plain_form(given) for name, given in value.options.items()}}
-        case Pipeline() | Input() | Checks() | Batch() | Padding() | Queue() | Workers() | Golden():
+        case Pipeline() | Input() | Rule() | Checks() | Batch() | Padding() | Queue() | Sequences() | Workers() | Golden():
             form = {}
             for spec in dataclasses.fields(value):
                 given = getattr(value, spec.name)
@@ -248,6 +251,20 @@ def _plain(value: Any, key: str, findings: Findings, depth: int = 0) -> Any:
     )
 
 
+def _sentence(value: Any, key: str, findings: Findings) -> Any:
+    if type(value) is str and value.isprintable() and 0 < len(value) <= SENTENCE_CHARACTERS_MAX:
+        return value
+    return findings.wrong(key, show(value), f"a text of 1 to {SENTENCE_CHARACTERS_MAX} printable characters")
+
+
+def _true_or_names(value: Any, key: str, findings: Findings) -> Any:
+    if value is True:
+        return True
+    if type(value) is list:
+        return _list(_name, count_max=1024)(value, key, findings)
+    return findings.wrong(key, show(value), "a list of outputs, or true in a rule with each")
+
+
 def _record(value: Any, key: str, findings: Findings) -> Any:
     return _plain(value, key, findings) if type(value) is dict else findings.wrong(key, show(value), "a table")
 
@@ -279,6 +296,7 @@ _INPUT = _table(
         "type": _one_of(*get_args(InputType)),
         "bytes_max": _whole(1, BYTES_MAX),
         "bytes_min": _whole(0, BYTES_MAX),
+        "count_max": _whole(1, 65_536),
         "min": _number(),
         "max": _number(),
         "missing": _true_or_false,
@@ -288,6 +306,20 @@ _INPUT = _table(
     },
     name="",
     type="tensor",
+)
+_RULE = _table(
+    Rule,
+    {
+        "name": _name,
+        "when": _text,
+        "each": _name,
+        "set": _by_name(_plain, count_max=1024),
+        "drop": _true_or_names,
+        "flag": _sentence,
+        "refuse": _sentence,
+    },
+    name="",
+    when="",
 )
 _CHECKS = _table(Checks, {"finite": _true_or_false, "range": _by_name(_range, count_max=1024)})
 _PADDING = _table(
@@ -319,6 +351,10 @@ _QUEUE = _table(
         "wait_max_s": _number(0, 3600, above=True),
     },
 )
+_SEQUENCES = _table(
+    Sequences,
+    {"idle_s": _number(0, 86_400, above=True), "sequences_max": _whole(1, 1_000_000)},
+)
 _WORKERS = _table(
     Workers,
     {
@@ -341,10 +377,12 @@ _PIPELINE = _table(
         "outputs": _list(_name, count_max=1024),
         "inputs": _list(_INPUT, count_max=256),
         "steps": _list(_step, count_max=256),
+        "rules": _list(_RULE, count_max=256),
         "checks": _CHECKS,
         "batch": _BATCH,
         "queue": _QUEUE,
         "workers": _WORKERS,
+        "sequence": _SEQUENCES,
         "golden": _list(_GOLDEN, count_max=1000),
         "files": _by_name(_digest, count_max=10_000),
     },

@@ -11,13 +11,14 @@ from itertools import chain
 from math import nan, prod
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.core.pipeline import Field, Input, Signature
+from forwardpass.core.pipeline import ENCODED, Field, Input, Signature
 from forwardpass.core.request import Answer
-from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, unpack_bytes
+from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, pack_texts, unpack_bytes
 from forwardpass.pipeline.bounds import (
     FLOATS,
     At,
@@ -25,6 +26,7 @@ from forwardpass.pipeline.bounds import (
     check_lengths,
     check_numbers,
     check_shape,
+    check_texts,
     element_at,
     may_be_missing,
     pack_numbers,
@@ -93,8 +95,10 @@ def plain(tensor: Tensor, name: str, kind: str) -> list[Any]:
     return list(np.array(values, dtype=object).reshape(tensor.shape).tolist())
 
 
-def _plain_bytes(element: bytes, kind: str) -> str:
-    return base64.b64encode(element).decode("ascii") if kind == "bytes" else element.decode()
+def _plain_bytes(element: bytes, kind: str) -> Any:
+    if kind in ("json", "texts"):
+        return msgspec.json.decode(element)
+    return base64.b64encode(element).decode("ascii") if kind in ENCODED else element.decode()
 
 
 def _plain_numbers(tensor: Tensor) -> list[Any]:
@@ -157,7 +161,11 @@ def _column(kind: str, values: Sequence[object], given: Input, at: At) -> Tensor
         numbers = [_number(value, given, at, row) for row, value in enumerate(values)]
         check_numbers(numbers, given, at)
         return Tensor("FP64", (len(values),), pack_numbers("FP64", numbers, at))
-    read = _bytes if kind == "bytes" else _text
+    if kind == "texts":
+        return Tensor(
+            "BYTES", (len(values),), pack_bytes([_texts(value, given, at, row) for row, value in enumerate(values)])
+        )
+    read = _bytes if kind in ENCODED else _text
     elements = [None if value is None else read(value, at, row) for row, value in enumerate(values)]
     check_lengths(elements, given, at)
     return Tensor("BYTES", (len(values),), pack_bytes(elements))
@@ -181,6 +189,14 @@ def _text(value: object, at: At, row: int) -> bytes:
         return value.encode()
     except UnicodeEncodeError:
         raise refuse(Code.INVALID_UTF8, at(row), "holds half a surrogate pair") from None
+
+
+def _texts(value: object, given: Input, at: At, row: int) -> bytes:
+    if not isinstance(value, list | tuple):
+        raise refuse(Code.WRONG_TYPE, at(row), f"expected a list of strings, got {_kind(value)}")
+    elements = [_text(element, element_at(at(row), (len(value),)), place) for place, element in enumerate(value)]
+    check_texts(elements, given, at(row))
+    return pack_texts([element.decode() for element in elements])
 
 
 def _bytes(value: object, at: At, row: int) -> bytes:

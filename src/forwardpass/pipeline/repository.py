@@ -19,6 +19,7 @@ from forwardpass.core.errors import Code, Misconfigured, Problem, show
 from forwardpass.core.pipeline import Pipeline, Version
 from forwardpass.pipeline import definition, manifest, onnx_file
 from forwardpass.pipeline.files import name_problem, sync_folder, write_file
+from forwardpass.pipeline.golden_files import resolved
 from forwardpass.pipeline.intake import Patience, Source, references, refusals, verify
 from forwardpass.pipeline.rules import has_own_code
 from forwardpass.pipeline.trust import Trust, not_trusted
@@ -105,7 +106,7 @@ def take_in(
         folder = store / digest
         if not _moved(draft, entries, folder):
             verify(folder, digest)
-    return Version(found.pipeline, found.number, digest, str(folder), pipeline, digest in trusted)
+    return Version(found.pipeline, found.number, digest, str(folder), resolved(pipeline, folder), digest in trusted)
 
 
 def digest_of(found: Found, store: Path, *, patience: Patience | None = None) -> str:
@@ -128,7 +129,7 @@ def load(
     understood = _definition(folder, entries, folder, kinds)
     if has_own_code(understood) and digest not in trusted:
         raise not_trusted(folder, digest)
-    return Version(pipeline, number, digest, str(folder), understood, digest in trusted)
+    return Version(pipeline, number, digest, str(folder), resolved(understood, folder), digest in trusted)
 
 
 def sweep(store: Path) -> None:

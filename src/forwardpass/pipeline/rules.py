@@ -11,6 +11,7 @@ from typing import Any
 
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Input, Pipeline, Step
+from forwardpass.pipeline import golden_files
 from forwardpass.pipeline.document import closest
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
@@ -23,7 +24,10 @@ Finding = tuple[str, str, str]
 
 _KEYS_OF_TYPE = {
     "text": {"bytes_max", "bytes_min"},
+    "texts": {"bytes_max", "bytes_min", "count_max"},
     "bytes": {"bytes_max", "bytes_min"},
+    "image": {"bytes_max", "bytes_min"},
+    "audio": {"bytes_max", "bytes_min"},
     "number": {"min", "max", "missing"},
     "category": {"bytes_max", "bytes_min", "missing"},
     "record": {"columns"},
@@ -43,6 +47,7 @@ def findings(
     yield from _batch(pipeline, _table(document, "batch"))
     yield from _padding(pipeline)
     yield from _golden(pipeline)
+    yield from golden_files.problems(pipeline, folder)
     for name in pipeline.files:
         problem = file_problem(folder, name)
         if problem:
@@ -170,8 +175,8 @@ def _batch(pipeline: Pipeline, written: Mapping[str, Any]) -> Iterator[Finding]:
         yield "batch.cost", f'"{batch.cost}" is neither a unit nor a number input', allowed
     if not _ascending(batch.buckets_bytes):
         yield "batch.buckets_bytes", "not ascending", "each bucket larger than the one before"
-    if batch.buckets_bytes and not any(given.type in ("text", "bytes") for given in pipeline.inputs):
-        yield "batch.buckets_bytes", "has no effect without an input of type text or bytes", "leave it out"
+    if batch.buckets_bytes and not any(given.type in ("text", "texts", "bytes") for given in pipeline.inputs):
+        yield "batch.buckets_bytes", "has no effect without an input of type text, texts or bytes", "leave it out"
 
 
 def _padding(pipeline: Pipeline) -> Iterator[Finding]:

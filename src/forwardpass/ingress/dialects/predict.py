@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from forwardpass.core.errors import Code, Failure, Refused
-from forwardpass.core.pipeline import Input, Signature
+from forwardpass.core.pipeline import ENCODED, Input, Signature
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress import strict_json
@@ -92,7 +92,7 @@ def _records(http: HttpRequest, inputs: Sequence[Input], limits: JsonLimits) -> 
     given = http.headers.get(b"content-type", b"").decode("latin-1")
     media, parameters = media_type(given)
     texts = [i.name for i in inputs if i.type == "text"]
-    raws = [i.name for i in inputs if i.type == "bytes"]
+    raws = [i.name for i in inputs if i.type in ENCODED]
     if media != "multipart/form-data" and parameters.get("charset", "utf-8").lower() != "utf-8":
         raise Refused(Code.UNSUPPORTED_MEDIA_TYPE, "the only charset allowed is utf-8", field="Content-Type")
     if media == "application/json":
@@ -136,7 +136,7 @@ def _form(body: bytes, boundary: str, inputs: Sequence[Input], limits: JsonLimit
         match types.get(part.name):
             case None:
                 raise unknown_field(part.name, tuple(types))
-            case "bytes":
+            case "bytes" | "image" | "audio":
                 record[part.name] = part.content
             case "text" | "category":
                 record[part.name] = _utf8(bytes(part.content), f"/{part.name}")

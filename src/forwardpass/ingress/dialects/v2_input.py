@@ -2,6 +2,7 @@
 
 import re
 import struct
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import nan, prod
@@ -10,8 +11,8 @@ from typing import Any
 import msgspec
 
 from forwardpass.core.errors import Code, show
-from forwardpass.core.pipeline import Field, Input
-from forwardpass.core.tensor import DATATYPES, ITEM_BYTES, Tensor, element_count, pack_bytes, unpack_bytes
+from forwardpass.core.pipeline import ENCODED, Field, Input
+from forwardpass.core.tensor import DATATYPES, ITEM_BYTES, Tensor, element_count, pack_bytes, pack_texts, unpack_bytes
 from forwardpass.ingress.strict_json import DECODE_ERRORS, explain
 from forwardpass.pipeline.bounds import (
     CODES,
@@ -21,6 +22,7 @@ from forwardpass.pipeline.bounds import (
     check_lengths,
     check_numbers,
     check_shape,
+    check_texts,
     check_utf8,
     element_at,
     may_be_missing,
@@ -59,6 +61,8 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
     if given.datatype != field.datatype or shape[1:] != field.shape or not shape or not 0 < shape[0] <= ROWS_MAX:
         count = _check(given, shape, field, where)  # seldom: a refusal, a free dimension, or a number that is cast
     place = f"{where}/data"
+    if field.kind == "texts":
+        return _text_lists(values, shape, place, field, bounds)
     if field.datatype == "BYTES":
         data = _texts(values, shape, place, field, bounds)
         return Tensor("BYTES", shape if field.kind == "tensor" else shape[:1], data)
@@ -91,7 +95,13 @@ def _check_rows(shape: tuple[int, ...], field: Field, where: str) -> None:
         raise refuse(Code.SHAPE_MISMATCH, where, "the first dimension is the number of rows; at least 1 is needed")
     if shape[0] > ROWS_MAX:
         raise refuse(Code.BATCH_TOO_LARGE, where, f"at most {ROWS_MAX} rows are allowed, got {shape[0]}")
-    if field.kind == "tensor" or shape[1:] != (1,):
+    if field.kind == "texts":
+        check_shape(shape[1:], (-1,), where)
+        if not shape[1]:
+            raise refuse(
+                Code.SHAPE_MISMATCH, where, "the second dimension is the number of texts; at least 1 is needed"
+            )
+    elif field.kind == "tensor" or shape[1:] != (1,):
         check_shape(shape[1:], field.shape, where)
 
 
@@ -130,13 +140,27 @@ def _texts(
         at = element_at(where, shape)
         elements = _elements(values, prod(shape), where)
         check_lengths(elements, bounds, at)
-        if field.kind != "bytes":
+        if field.kind not in ENCODED:
             check_utf8(elements, at)
         return values
     texts, at = _values(values, "BYTES", shape, where, may_be_missing(bounds))
     elements = [None if text is None else text.encode() for text in texts]
     check_lengths(elements, bounds, at)
     return pack_bytes(elements)
+
+
+def _text_lists(
+    values: msgspec.Raw | memoryview, shape: tuple[int, ...], where: str, field: Field, bounds: Input
+) -> Tensor:
+    """Rows of equally many texts, each row one element as it travels inside."""
+    framed = _texts(values, shape, where, field, replace(bounds, type="text"))
+    elements = unpack_bytes(framed, prod(shape))
+    packed = []
+    for start in range(0, len(elements), shape[1]):
+        row = [element or b"" for element in elements[start : start + shape[1]]]
+        check_texts(row, bounds, f"{where}/{start // shape[1]}")
+        packed.append(pack_texts([element.decode() for element in row]))
+    return Tensor("BYTES", shape[:1], pack_bytes(packed))
 
 
 def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> bytes:

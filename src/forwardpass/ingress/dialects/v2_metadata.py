@@ -50,7 +50,8 @@ def model_metadata(version: Version, numbers: Sequence[int], signature: Signatur
 
 
 def _tensor(field: Field, signature: Signature) -> dict[str, object]:
-    return {"name": field.name, "datatype": field.datatype, "shape": [*signature.leading, *field.shape]}
+    shape = (-1,) if field.kind == "texts" and field in signature.columns else field.shape
+    return {"name": field.name, "datatype": field.datatype, "shape": [*signature.leading, *shape]}
 
 
 def _answer(body: object, status: int = 200) -> HttpAnswer:

@@ -1,0 +1,149 @@
+"""A worker inside this process: a version's steps run in one thread beside the event loop.
+
+For tests, and for a pipeline that whoever runs this process wrote or trusts: there is no box around it, no limit on its
+memory, and what kills it kills this process. All else is as in ``worker.py``: the same plan, the same answers.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from forwardpass.batching.batcher import Outcome
+from forwardpass.batching.ticket import Item, Part
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem
+from forwardpass.core.pipeline import Version
+from forwardpass.execution import wire
+from forwardpass.execution.exchange import outcome_of, run_of
+from forwardpass.execution.plan import Plan, build
+from forwardpass.execution.process import State
+from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
+from forwardpass.execution.selftest import self_test
+from forwardpass.execution.wire import Done, Frame, Kind, Loaded
+from forwardpass.steps.protocol import Batch, StepKind
+
+
+class LocalWorker:
+    """Stands where a ``WorkerProcess`` does. ``own`` holds kinds of step that only this process has, by their ``use``.
+
+    Each item runs by itself, so that one that fails as a whole is nobody else's failure. A row that hangs hangs for
+    ever: a thread cannot be ended.
+    """
+
+    def __init__(
+        self,
+        version: Version,
+        index: int,
+        *,
+        threads: int,
+        clock: Clock,
+        own: Mapping[str, StepKind] | None = None,
+    ) -> None:
+        self.index = index
+        self.state = State.STARTING
+        self.loaded: Loaded | None = None
+        self.pid: int | None = None
+        self.deaths = 0
+        self._version = version
+        self._threads = threads
+        self._clock = clock
+        self._own = own or {}
+        self._plan: Plan | None = None
+        self._refusal: Misconfigured | None = None
+        self._settled = asyncio.Event()
+        self._last: asyncio.Future[Outcome] | None = None
+        self._thread = ThreadPoolExecutor(1, f"forwardpass-{version.pipeline}")
+
+    async def run(self) -> None:
+        """Its whole life: ends when cancelled, or when the version cannot be loaded."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+            self.state = State.REFUSED if self._refusal else State.READY
+            self._settled.set()
+            if self._refusal is None:
+                await asyncio.Event().wait()
+        finally:
+            if self.state is not State.REFUSED:
+                self.state = State.STOPPED
+            self._thread.submit(self._close)  # after what runs there now
+            self._thread.shutdown(wait=False)
+
+    async def first_load(self) -> Loaded:
+        """Until the version has loaded. Raises Misconfigured when it cannot."""
+        await self._settled.wait()
+        if self._refusal is not None:
+            raise self._refusal
+        assert self.loaded is not None, "it has settled, and not by a refusal"
+        return self.loaded
+
+    async def vacant(self, ahead_at: float | None) -> None:
+        """Until it is idle: nothing is prepared ahead here."""
+        await self._settled.wait()
+        if self._last is not None:
+            await asyncio.wait((self._last,))
+
+    def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
+        """Run a batch now; see batching.Executor."""
+        self._last = asyncio.get_running_loop().run_in_executor(self._thread, self._outcome, items)
+        return self._last
+
+    def _load(self) -> None:
+        started = self._clock()
+        try:
+            plan = self._plan = build(self._version, threads=self._threads, own=self._own)
+            tested = self_test(plan, self._version.definition.batch.rows_max)
+        except Misconfigured as refusal:
+            self._refusal = refusal
+        except Exception as error:  # a border: whatever a model file makes a library raise is the answer to its load
+            code = error.code if isinstance(error, Failure) else Code.LOAD_FAILED
+            problem = Problem("", "", f"the model could not be loaded: {type(error).__name__}: {error}", "")
+            self._refusal = Misconfigured(code, (problem,), detail=traceback.format_exc())
+        else:
+            self.loaded = Loaded(
+                plan.signature,
+                plan.platform,
+                tested.independent,
+                tested.bitwise,
+                tested.max_difference,
+                tested.reason,
+                plan.warnings,
+                plan.settings,
+                self._clock() - started,
+            )
+
+    def _close(self) -> None:
+        if self._plan is not None:
+            self._plan.close()
+
+    def _outcome(self, items: Sequence[Item]) -> Outcome:
+        started = self._clock()
+        parts = [self._part(item) for item in items]
+        return Outcome(parts, 0.0, self._clock() - started, 0.0)
+
+    def _part(self, item: Item) -> Part:
+        """There and back in the wire's own form: so a value has the bytes it would have had from a worker."""
+        assert self._plan is not None, "nothing is sent to a worker that has not loaded"
+        fields = self._plan.signature.outputs
+        try:
+            reply = _reply(self._plan, item)
+        except Failure as failure:
+            reply = merged([failure], fields)
+        except Exception:  # a border: it becomes the answer of this item
+            failed = Failed(Code.INTERNAL, "the pipeline failed on this request", detail=traceback.format_exc())
+            reply = merged([failed], fields)
+        meta = wire.encode(Done(0, reply.parts, reply.outputs, 0.0, 0.0, 0.0))
+        frame = Frame(Kind.DONE, meta, memoryview(b"".join(reply.buffers)))
+        (part,) = outcome_of(frame, (item,), fields).parts
+        return part
+
+
+def _reply(plan: Plan, item: Item) -> Reply:
+    """Raises the Failure of all its rows."""
+    run, buffers = run_of(0, (item,))
+    columns = columns_of(plan.signature.columns, run, memoryview(b"".join(buffers)), plan.padding)
+    batch = Batch(columns, item.rows, list(range(item.rows)))
+    plan.preprocess(batch)
+    plan.execute(batch)
+    plan.postprocess(batch)
+    return reply_of(batch, plan.signature.outputs, run, plan.padding)

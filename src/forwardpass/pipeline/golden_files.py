@@ -1,0 +1,50 @@
+"""Golden examples with files: ``request = { image = { file = "golden/cat.png" } }`` sends a file of the version's folder."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from forwardpass.core.pipeline import ENCODED, Golden, Pipeline
+from forwardpass.pipeline.files import file_problem
+from forwardpass.pipeline.toml_lines import join
+
+FILE_BYTES_MAX = 4 * 1024 * 1024
+_KEY = "file"
+
+
+def problems(pipeline: Pipeline, folder: Path) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with the files that golden requests name, as (key, found, allowed)."""
+    for place, golden in enumerate(pipeline.golden):
+        for name, file in _named(pipeline, golden):
+            key = f"{join(f'golden[{place}].request', name)}.{_KEY}"
+            problem = file_problem(folder, file)
+            if problem:
+                yield key, problem, "a plain relative name of a file in the folder"
+            elif (folder / file).stat().st_size > FILE_BYTES_MAX:
+                yield key, f"{(folder / file).stat().st_size} bytes", f"at most {FILE_BYTES_MAX} bytes"
+
+
+def resolved(pipeline: Pipeline, folder: Path) -> Pipeline:
+    """The pipeline with the files' contents, base64 as in JSON, in place of their names. Their ``problems`` are none."""
+    golden = tuple(
+        replace(
+            each, request={**each.request, **{name: _content(folder / file) for name, file in _named(pipeline, each)}}
+        )
+        for each in pipeline.golden
+    )
+    return replace(pipeline, golden=golden)
+
+
+def _named(pipeline: Pipeline, golden: Golden) -> Iterator[tuple[str, str]]:
+    for given in pipeline.inputs:
+        value: Any = golden.request.get(given.name)
+        if given.type in ENCODED and isinstance(value, Mapping) and value.keys() == {_KEY}:
+            file = value[_KEY]
+            if isinstance(file, str):
+                yield given.name, file
+
+
+def _content(file: Path) -> str:
+    return base64.b64encode(file.read_bytes()).decode("ascii")
