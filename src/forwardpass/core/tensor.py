@@ -35,11 +35,15 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Tensor(msgspec.Struct):
-    """``data`` holds exactly ``prod(shape)`` elements of ``datatype``; the first axis is the rows."""
+    """``data`` holds exactly ``prod(shape)`` elements of ``datatype``; the first axis is the rows.
+
+    Rows with shapes of their own have these in ``shapes``; ``shape`` then says -1 where they may differ.
+    """
 
     datatype: str
     shape: tuple[int, ...]
     data: Buffer
+    shapes: Sequence[tuple[int, ...]] = ()
 
     @property
     def bytes_total(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import ENCODED, Field, Input, Signature
 from forwardpass.core.request import Answer
-from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, pack_texts, unpack_bytes
+from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, Tensor, pack_bytes, pack_texts, unpack_bytes
 from forwardpass.pipeline.bounds import (
     FLOATS,
     At,
@@ -65,7 +65,9 @@ def decode(answer: Answer, *, arrays: bool = False) -> list[dict[str, object] | 
     """
     kinds = {field.name: field.kind for field in answer.signature.outputs}
     columns = {
-        name: list(_array(tensor))
+        name: _rows_apart(tensor, arrays)
+        if tensor.shapes
+        else list(_array(tensor))
         if arrays and tensor.datatype in NUMPY_NAMES and tensor.datatype != "FP16"
         else plain(tensor, name, kinds.get(name, "tensor"))
         for name, tensor in answer.outputs.items()
@@ -78,6 +80,18 @@ def decode(answer: Answer, *, arrays: bool = False) -> list[dict[str, object] | 
         else:
             rows.append({name: values[place] for name, values in columns.items()})
             place += 1
+    return rows
+
+
+def _rows_apart(tensor: Tensor, arrays: bool) -> list[Any]:
+    """The rows of a tensor whose rows have shapes of their own."""
+    rows: list[Any] = []
+    start = 0
+    for shape in tensor.shapes:
+        size = prod(shape) * ITEM_BYTES[tensor.datatype]
+        row = Tensor(tensor.datatype, (1, *shape), memoryview(tensor.data)[start : start + size])
+        rows += list(_array(row)) if arrays and tensor.datatype != "FP16" else _plain_numbers(row)
+        start += size
     return rows
 
 

@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import Sequence
 
 from forwardpass.batching.deadlines import Deadlines
+from forwardpass.batching.sequences import Visit
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
-from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
 from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.pipeline.joining import joined
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
@@ -47,11 +48,14 @@ class Handle:
         """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
         items: Sequence[Item] = ()
         parts: list[Part] = []
+        visit: Visit | None = None
         outcome: str = CANCELLED
         try:
             deadline = self._admit(variant, request)
             ticket, items = await variant.grouping.cut(request, deadline, self._clock())
             self._refuse_quarantined(variant, items)
+            if request.sequence is not None:
+                visit = await variant.sequences.enter(request, request.sequence, items)
             request.timeline.queued = self._clock()
             if variant.ended:  # nobody would take from its queue
                 raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
@@ -74,6 +78,8 @@ class Handle:
         finally:
             if outcome != "ok":
                 variant.queue.discard(items)
+            if visit is not None:
+                variant.sequences.leave(visit)
             record = self._observe(variant, request, parts, outcome)
         if request.receipt:
             answer.receipt = receipt(record)
@@ -133,7 +139,7 @@ class Handle:
     def _outputs(self, variant: Variant, request: Request, parts: Sequence[Part]) -> dict[str, Tensor]:
         tensors = parts[0].outputs
         if len(parts) > 1:
-            tensors = [_joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)]
+            tensors = [joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)]
         outputs = dict(zip(variant.signature.output_names, tensors, strict=True))
         return {name: outputs[name] for name in request.outputs} if request.outputs else outputs
 
@@ -155,13 +161,3 @@ class Handle:
         self._receipts.keep(record)
         self._metrics.observe(record)
         return record
-
-
-def _joined(field: Field, index: int, parts: Sequence[Part]) -> Tensor:
-    tensors = [part.outputs[index] for part in parts if part.rows]
-    shape = tensors[0].shape[1:] if tensors else tuple(max(size, 0) for size in field.shape)
-    if any(tensor.shape[1:] != shape for tensor in tensors):
-        text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
-        raise Refused(Code.SHAPE_MISMATCH, text)
-    data = b"".join([tensor.data for tensor in tensors])
-    return Tensor(field.datatype, (sum([part.rows for part in parts]), *shape), data)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.core.pipeline import Field
+from forwardpass.core.pipeline import ENCODED, Field
 from forwardpass.steps.kind import Fit, Kind, missing, pick
 from forwardpass.steps.options import Trouble, field_name, flag, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 SIZE_MAX = 2**24
-_RAW = Fit("raw bytes", lambda field: field.kind == "bytes" and not field.shape)
+_RAW = Fit("raw bytes", lambda field: field.kind in ENCODED)
 
 
 @dataclass(frozen=True, kw_only=True)

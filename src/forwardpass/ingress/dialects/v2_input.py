@@ -62,6 +62,7 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
         count = _check(given, shape, field, where)  # seldom: a refusal, a free dimension, or a number that is cast
     place = f"{where}/data"
     if field.kind == "texts":
+        _check(given, shape, field, where)
         return _text_lists(values, shape, place, field, bounds)
     if field.datatype == "BYTES":
         data = _texts(values, shape, place, field, bounds)
