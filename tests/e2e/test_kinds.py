@@ -1,12 +1,14 @@
 """Lists of text as an input, JSON and rows of unlike shape as answers, golden examples with files: over every door."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import fixtures_onnx
-from tests.serving import Server, forwardpass, serving
+from tests.serving import Server, command, forwardpass, serving
 
 PIPELINE = """
 outputs = ["found", "lengths"]
@@ -136,13 +138,17 @@ def test_an_image_in_json_is_base64(kinds: Server) -> None:
     assert kinds.predict("raw", {"picture": "AwIB"}).json["outputs"]["bytes"] == [3, 2, 2, 1]
 
 
-def test_the_command_line_sends_lists_and_files(kinds: Server, data: Path, tmp_path: Path) -> None:
+def asked(server: Server, *arguments: str) -> Any:
+    """What ``forwardpass predict`` prints when it asks this server."""
+    url = f"http://127.0.0.1:{server.port}"
+    done = subprocess.run(command("predict", *arguments, "--url", url), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["outputs"]
+
+
+def test_the_command_line_sends_lists_and_files(kinds: Server, tmp_path: Path) -> None:
     (tmp_path / "p.bin").write_bytes(bytes([5, 6]))
-    url = f"http://127.0.0.1:{kinds.port}"
-    words = forwardpass("predict", "words", 'words=["a","bb"]', "--url", url, data=data).stdout
-    assert json.loads(words)["outputs"]["lengths"] == [1, 2]
-    raw = forwardpass("predict", "raw", f"picture=@{tmp_path / 'p.bin'}", "--url", url, data=data).stdout
-    assert json.loads(raw)["outputs"]["bytes"] == [5, 6, 5, 6]
+    assert asked(kinds, "words", 'words=["a","bb"]')["lengths"] == [1, 2]
+    assert asked(kinds, "raw", f"picture=@{tmp_path / 'p.bin'}") == {"bytes": [5, 6, 5, 6]}
 
 
 def test_a_golden_file_that_is_not_there_is_found_by_check(tmp_path: Path, data: Path) -> None:
