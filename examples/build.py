@@ -12,8 +12,8 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent
 WORK = EXAMPLES / ".work"
-NAMES = ("sentences", "filetype", "fraud")
-LIBRARIES = ("numpy", "onnx", "onnxruntime", "scikit-learn", "skl2onnx", "tokenizers")
+NAMES = ("sentences", "filetype", "fraud", "ocr", "ranking")
+LIBRARIES = ("numpy", "onnx", "onnxruntime", "pillow", "scikit-learn", "skl2onnx", "tokenizers")
 UNAVAILABLE_EXIT = 3
 
 

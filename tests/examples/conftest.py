@@ -3,18 +3,20 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.serving import Server, serving
 
-from forwardpass.core.pipeline import Field, Version
-from forwardpass.core.tensor import NUMPY_NAMES, Tensor, unpack_bytes
+from forwardpass.core.pipeline import ENCODED, Field, Version
+from forwardpass.core.tensor import NUMPY_NAMES, Tensor, unpack_bytes, unpack_texts
 from forwardpass.execution.kinds import kinds
 from forwardpass.execution.plan import Plan, build
 from forwardpass.pipeline import definition, fields
-from forwardpass.steps.protocol import Batch, Column, text_column
+from forwardpass.steps.protocol import Batch, Column, object_column, text_column
 
 ROOT = Path(__file__).parents[2]
 UNAVAILABLE_EXIT = 3
@@ -34,6 +36,19 @@ def folder_of() -> Callable[[str], Path]:
         return ROOT / "examples" / ".work" / "models" / name / "1"
 
     return brought_up_to_date
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The private store of every server and command here."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="session")
+def served(folder_of: Callable[[str], Path], data: Path) -> Iterator[Callable[[str], Server]]:
+    """A server of an example by name, started once."""
+    with ExitStack() as servers:
+        yield cache(lambda name: servers.enter_context(serving(folder_of(name).parent, data=data / name)))
 
 
 @pytest.fixture(scope="session")
@@ -74,4 +89,6 @@ def column(field: Field, tensor: Tensor) -> Column:
     if field.datatype != "BYTES":
         return np.frombuffer(tensor.data, NUMPY_NAMES[field.datatype]).reshape(tensor.shape)
     values = unpack_bytes(tensor.data, tensor.shape[0])
-    return text_column([value if value is None or field.kind == "bytes" else value.decode() for value in values])
+    if field.kind == "texts":
+        return object_column([unpack_texts(value or b"") for value in values])
+    return text_column([value if value is None or field.kind in ENCODED else value.decode() for value in values])

@@ -152,3 +152,105 @@ def test_a_missing_library_says_how_to_get_it(run: "Run", folder: Path, monkeypa
     with pytest.raises(Misconfigured, match=r"pip install 'forwardpass\[text\]'") as refusal:
         run("tokenize", OPTIONS, {TEXT: ["a"]}, folder)
     assert refusal.value.code is Code.RUNTIME_MISSING
+
+
+QUERY, DOCUMENT = Field("query", "BYTES", (), "text"), Field("document", "BYTES", (), "text")
+PAIR: dict[str, Any] = {**OPTIONS, "input": "query", "pair": "document"}
+PROCESSORS = {
+    "bert": processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1)),
+    "roberta": processors.RobertaProcessing(("[SEP]", 2), ("[CLS]", 1)),
+    "template": processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    ),
+}
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize(("cut", "strategy"), [("longest", "longest_first"), ("second", "only_second")])
+def test_a_pair_is_encoded_and_cut_as_by_the_library(
+    run: "Run", folder: Path, tmp_path: Path, processor: str, cut: str, strategy: str
+) -> None:
+    reference = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    reference.no_padding()
+    reference.post_processor = PROCESSORS[processor]
+    reference.save(str(tmp_path / "tokenizer.json"))
+    reference.enable_truncation(9, strategy=strategy)
+    pairs = [(" ".join(["a"] * first), " ".join(["man"] * second)) for first in range(5) for second in range(1, 9)]
+    columns = {QUERY: [query for query, _ in pairs], DOCUMENT: [document for _, document in pairs]}
+    batch = run("tokenize", {**PAIR, "tokens_max": 9, "cut": cut}, columns, tmp_path)
+    for row, (query, document) in enumerate(pairs):
+        expected, size = reference.encode(query, document), sum(batch.columns["attention_mask"][row])
+        assert batch.columns["input_ids"][row][:size].tolist() == expected.ids
+        assert batch.columns["token_type_ids"][row][:size].tolist() == expected.type_ids
+
+
+def test_of_a_pair_each_cut_text_is_told_in_its_own_tokens(run: "Run", folder: Path) -> None:
+    options = {**PAIR, "tokens_max": 7}
+    batch = run("tokenize", options, {QUERY: ["a man eats", "a"], DOCUMENT: ["a man eats bread", "a man"]}, folder)
+    assert batch.notes == [
+        (0, "truncated", {"field": "query", "tokens": 3, "kept": 2}),
+        (0, "truncated", {"field": "document", "tokens": 4, "kept": 2}),
+    ]
+
+
+@pytest.mark.parametrize(("cut", "whole_field"), [("first", "document"), ("second", "query")])
+def test_a_text_that_may_not_be_cut_and_leaves_no_room_fails_alone(
+    run: "Run", folder: Path, cut: str, whole_field: str
+) -> None:
+    columns = {QUERY: ["a a a", "a"], DOCUMENT: ["a a a", "a"]}
+    batch = run("tokenize", {**PAIR, "cut": cut}, columns, folder)
+    other = "query" if whole_field == "document" else "document"
+    assert batch.failures[0].text == f"{whole_field}: is 3 tokens long; at most 2 are allowed beside {other}"
+    assert batch.columns["input_ids"].tolist() == [[1, 4, 2, 4, 2]]
+
+
+def test_a_pair_too_long_together_is_refused(run: "Run", folder: Path) -> None:
+    batch = run("tokenize", {**PAIR, "overflow": "refuse"}, {QUERY: ["a a"], DOCUMENT: ["a a"]}, folder)
+    assert batch.failures[0].code is Code.INPUT_TOO_LARGE
+    assert batch.failures[0].text == "query and document: are together 7 tokens long; at most 6 are allowed"
+
+
+def test_without_a_name_the_first_text_is_the_latest_that_is_not_the_second(run: "Run", folder: Path) -> None:
+    options = {**OPTIONS, "pair": "document"}
+    batch = run("tokenize", options, {QUERY: ["a"], DOCUMENT: ["man"]}, folder)
+    assert batch.columns["input_ids"].tolist() == [[1, 4, 2, 5, 2]]
+
+
+def test_places_are_in_characters_and_zero_outside_the_text(run: "Run", folder: Path) -> None:
+    options = {**OPTIONS, "offsets": "offsets", "words": "words"}
+    columns = run("tokenize", options, {TEXT: ["\U0001f600\u00e9 man", "a"]}, folder).columns
+    assert columns["offsets"].tolist() == [[[0, 0], [0, 2], [3, 6], [0, 0]], [[0, 0], [0, 1], [0, 0], [0, 0]]]
+    assert columns["words"].tolist() == [[-1, 0, 1, -1], [-1, 0, -1, -1]]
+
+
+def test_places_of_a_pair_are_those_in_the_second_text(run: "Run", folder: Path) -> None:
+    options = {**PAIR, "offsets": "offsets", "words": "words"}
+    columns = run("tokenize", options, {QUERY: ["a"], DOCUMENT: [" a man"]}, folder).columns
+    assert columns["offsets"].tolist() == [[[0, 0], [0, 0], [0, 0], [1, 2], [3, 6], [0, 0]]]
+    assert columns["words"].tolist() == [[-1, -1, -1, 0, 1, -1]]
+
+
+def test_places_move_with_padding_on_the_left(run: "Run", tmp_path: Path) -> None:
+    write_tokenizer(tmp_path, direction="left")
+    columns = run("tokenize", {**OPTIONS, "offsets": "offsets"}, {TEXT: ["a man", "a"]}, tmp_path).columns
+    assert columns["offsets"][1].tolist() == [[0, 0], [0, 0], [0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cut": "first"},
+        {"pair": "document", "cut": "first", "overflow": "refuse"},
+        {"input": "document", "pair": "document"},
+        {"offsets": "input_ids"},
+        {"offsets": "x", "words": "x"},
+    ],
+)
+def test_options_without_effect_or_in_conflict_are_refused(run: "Run", folder: Path, change: dict[str, str]) -> None:
+    with pytest.raises(Misconfigured):
+        run("tokenize", {**OPTIONS, **change}, {QUERY: ["a"], DOCUMENT: ["a"]}, folder)
+
+
+def test_a_pair_needs_room_for_a_token_of_each(run: "Run", folder: Path) -> None:
+    with pytest.raises(Misconfigured, match="at least 5: 3 tokens are special ones"):
+        run("tokenize", {**PAIR, "tokens_max": 4}, {QUERY: ["a"], DOCUMENT: ["a"]}, folder)

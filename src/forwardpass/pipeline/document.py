@@ -82,7 +82,18 @@ def _plain_form(value: Any) -> Any:
     match value:
         case Step():
             return {"use": value.use, **{name: _plain_form(given) for name, given in value.options.items()}}
-        case Pipeline() | Input() | Rule() | Checks() | Batch() | Padding() | Queue() | Sequences() | Workers() | Golden():
+        case (
+            Pipeline()
+            | Input()
+            | Rule()
+            | Checks()
+            | Batch()
+            | Padding()
+            | Queue()
+            | Sequences()
+            | Workers()
+            | Golden()
+        ):
             form = {}
             for spec in dataclasses.fields(value):
                 given = getattr(value, spec.name)

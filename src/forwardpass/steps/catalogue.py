@@ -2,15 +2,41 @@
 
 from collections.abc import Mapping
 
+from forwardpass.steps.answer import ANSWER_SPAN
+from forwardpass.steps.audio_decode import DECODE_AUDIO
+from forwardpass.steps.audio_frames import FRAMES
+from forwardpass.steps.audio_mel import LOG_MEL
+from forwardpass.steps.audio_samples import GAIN, PCM_SAMPLES, RESAMPLE
+from forwardpass.steps.boxes import MAP_BOXES, NMS
 from forwardpass.steps.bytes import BYTE_WINDOWS
+from forwardpass.steps.calibration import CALIBRATE
+from forwardpass.steps.crops import CROP_BOXES, TURN_IMAGE
+from forwardpass.steps.ctc import CTC_DECODE
+from forwardpass.steps.decisions import ABSTAIN, LABEL_SET
+from forwardpass.steps.detection import DECODE_BOXES
+from forwardpass.steps.drawing import DRAW_BOXES, ENCODE_IMAGE
+from forwardpass.steps.elements import EXPAND, FOLD, RECORDS
+from forwardpass.steps.first_token import FIRST_TOKEN
+from forwardpass.steps.image_decode import DECODE_IMAGE
+from forwardpass.steps.image_place import CROP_IMAGE, LETTERBOX_IMAGE
+from forwardpass.steps.image_recompress import RECOMPRESS_IMAGE
+from forwardpass.steps.image_resize import RESIZE_IMAGE
+from forwardpass.steps.image_tensor import IMAGE_TENSOR
 from forwardpass.steps.kind import invalid
 from forwardpass.steps.labels import LABELS, THRESHOLD
+from forwardpass.steps.masks import MASK_POLYGONS
+from forwardpass.steps.nearest import ITEM_VECTORS, NEAREST
 from forwardpass.steps.options import did_you_mean
 from forwardpass.steps.outputs import ARGMAX, L2_NORM, MEAN_POOL, SIGMOID, SOFTMAX, TAKE
 from forwardpass.steps.own import own_kind
 from forwardpass.steps.protocol import StepKind
+from forwardpass.steps.ranking import RANK, SIMILARITY
+from forwardpass.steps.regions import TEXT_REGIONS
+from forwardpass.steps.segments import SEGMENTS, VOICE_EVENTS
+from forwardpass.steps.spans import MERGE_SPANS, SPANS
 from forwardpass.steps.tabular import COLUMNS, FILL, ONE_HOT, ORDINAL, SCALE
 from forwardpass.steps.text import NORMALIZE_TEXT, TOKENIZE
+from forwardpass.steps.windows import TOKEN_WINDOWS
 
 OWN_PREFIX = "steps:"
 
@@ -20,7 +46,30 @@ def kinds() -> dict[str, StepKind]:
     built_in: tuple[StepKind, ...] = (
         NORMALIZE_TEXT,
         TOKENIZE,
+        TOKEN_WINDOWS,
+        SPANS,
+        MERGE_SPANS,
+        ANSWER_SPAN,
+        CTC_DECODE,
+        SIMILARITY,
+        RANK,
+        NEAREST,
+        ITEM_VECTORS,
         BYTE_WINDOWS,
+        DECODE_IMAGE,
+        RESIZE_IMAGE,
+        CROP_IMAGE,
+        LETTERBOX_IMAGE,
+        RECOMPRESS_IMAGE,
+        IMAGE_TENSOR,
+        DECODE_AUDIO,
+        PCM_SAMPLES,
+        RESAMPLE,
+        GAIN,
+        FRAMES,
+        LOG_MEL,
+        SEGMENTS,
+        VOICE_EVENTS,
         FILL,
         SCALE,
         ONE_HOT,
@@ -31,9 +80,25 @@ def kinds() -> dict[str, StepKind]:
         ARGMAX,
         TAKE,
         MEAN_POOL,
+        FIRST_TOKEN,
         L2_NORM,
         LABELS,
         THRESHOLD,
+        CALIBRATE,
+        LABEL_SET,
+        ABSTAIN,
+        DECODE_BOXES,
+        NMS,
+        MAP_BOXES,
+        MASK_POLYGONS,
+        TEXT_REGIONS,
+        CROP_BOXES,
+        TURN_IMAGE,
+        DRAW_BOXES,
+        ENCODE_IMAGE,
+        EXPAND,
+        FOLD,
+        RECORDS,
     )
     return {kind.name: kind for kind in built_in}
 

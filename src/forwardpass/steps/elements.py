@@ -15,6 +15,7 @@ from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.steps.kind import NUMBER, Fit, Kind, fail_nan, invalid, is_float, pick
 from forwardpass.steps.options import Trouble, choice, field_name, option, several, table, whole
+from forwardpass.steps.plain import plain
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column
 
 ELEMENTS_MAX = 1_000_000
@@ -287,18 +288,7 @@ def _object(fields: Sequence[str], known: FieldMap, inner: Mapping[str, Column],
 
 def _plain(value: Any) -> Any:
     """A value of a column as JSON has it."""
-    if isinstance(value, np.ndarray):
-        return _shortest(value).tolist()
-    if isinstance(value, np.generic):
-        return _shortest(np.asarray(value)).item()
-    return value
-
-
-def _shortest(array: NDArray[Any]) -> NDArray[Any]:
-    """FP32 as the FP64 that is written with the fewest digits: 0.1, not 0.10000000149011612."""
-    if array.dtype in (np.float32, np.float16):
-        return array.astype(str).astype(np.float64)
-    return array
+    return plain(np.asarray(value)) if isinstance(value, np.ndarray | np.generic) else value
 
 
 EXPAND = Kind("expand", Expand, _expanded_fields, _expand, _double_names, level=1)

@@ -1,34 +1,28 @@
 """Steps that turn scores into answers: ``labels`` and ``threshold``."""
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.kind import NUMBER, SCORES, Fit, Kind, describe, fail_nan, invalid, pick
+from forwardpass.steps.label_files import read_labels, read_table
 from forwardpass.steps.options import (
-    Rule,
     Trouble,
-    Wrong,
     field_name,
     file_name,
     number,
     option,
     several,
-    table,
     text,
     whole,
 )
 from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, text_column
 
-FILE_BYTES_MAX = 16 * 1024 * 1024
 LABELS_MAX = 1_000_000
-_LABEL = Fit("one text per row", lambda field: field.datatype == "BYTES" and field.kind == "text" and not field.shape)
+LABEL = Fit("one text per row", lambda field: field.datatype == "BYTES" and field.kind == "text" and not field.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +56,7 @@ def _label_fields(options: Labels, known: FieldMap) -> list[Field]:
     source = pick(known, options.input, SCORES)
     size = source.shape[-1]
     if options.names is not None and size >= 0:
-        _same_number(len(options.names), source, "names")
+        same_number(len(options.names), source, "names")
     if 0 <= size < options.top:
         raise invalid("top", str(options.top), f"at most {size}, the size of {describe(source)}")
     shape = source.shape[:-1] + ((options.top,) if options.top > 1 else ())
@@ -71,9 +65,9 @@ def _label_fields(options: Labels, known: FieldMap) -> list[Field]:
 
 def _labels(options: Labels, known: FieldMap, context: Context) -> Prepared:
     source = pick(known, options.input, SCORES)
-    names = list(options.names or ()) if options.file is None else _read_lines(context.folder, options.file)
+    names = list(options.names or ()) if options.file is None else read_labels(context.folder, options.file)
     if source.shape[-1] >= 0:
-        _same_number(len(names), source, "file" if options.names is None else "names")
+        same_number(len(names), source, "file" if options.names is None else "names")
     if options.top > len(names):
         raise invalid("top", str(options.top), f"at most {len(names)}, the number of labels")
     texts = text_column(names)
@@ -96,7 +90,7 @@ def _labels(options: Labels, known: FieldMap, context: Context) -> Prepared:
     return run
 
 
-def _same_number(count: int, source: Field, key: str) -> None:
+def same_number(count: int, source: Field, key: str) -> None:
     if count != source.shape[-1]:
         raise invalid(key, f"{count} labels", f"{source.shape[-1]}, the size of {describe(source)}")
 
@@ -137,7 +131,7 @@ def _threshold_problems(options: Threshold) -> list[Trouble]:
 def _threshold_sources(options: Threshold, known: FieldMap) -> tuple[Field, Field | None]:
     score = pick(known, options.input, NUMBER)
     if _replaces(options) or options.score_min_file is not None:
-        return score, pick(known, options.label or "label", _LABEL, "label")
+        return score, pick(known, options.label or "label", LABEL, "label")
     return score, None
 
 
@@ -150,8 +144,8 @@ def _threshold_fields(options: Threshold, known: FieldMap) -> list[Field]:
 
 def _threshold(options: Threshold, known: FieldMap, context: Context) -> Prepared:
     score, label = _threshold_sources(options, known)
-    minima = _read_table(context.folder, options.score_min_file, number())
-    replacements = _read_table(context.folder, options.otherwise_file, text())
+    minima = read_table(context.folder, options.score_min_file, number())
+    replacements = read_table(context.folder, options.otherwise_file, text())
     default = -math.inf if options.score_min is None else options.score_min
 
     def run(batch: Batch) -> None:
@@ -168,44 +162,6 @@ def _threshold(options: Threshold, known: FieldMap, context: Context) -> Prepare
         batch.columns[label.name] = np.where(reached, texts, text_column(others))
 
     return run
-
-
-def _read_file(folder: Path, file: str) -> str:
-    data = (folder / file).read_bytes()
-    if len(data) > FILE_BYTES_MAX:
-        raise invalid("", f"{len(data)} bytes", f"at most {FILE_BYTES_MAX}", file=file)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise invalid("", f"no UTF-8 at byte {error.start}", "UTF-8 text", file=file) from None
-
-
-def _read_lines(folder: Path, file: str) -> list[str]:
-    lines = [line.removesuffix("\r") for line in _read_file(folder, file).removesuffix("\n").split("\n")]
-    if not all(line.strip() for line in lines):
-        empty = next(place for place, line in enumerate(lines, 1) if not line.strip())
-        raise invalid("", f"line {empty} is empty", "one label a line", file=file)
-    return lines
-
-
-def _read_table(folder: Path, file: str | None, each: Rule) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        found = json.loads(_read_file(folder, file), object_pairs_hook=_distinct)
-        values: dict[str, Any] = table(each).read(found)
-    except (ValueError, RecursionError) as error:
-        raise invalid("", f"not JSON: {error}", "a JSON object", file=file) from None
-    except Wrong as wrong:
-        raise invalid(wrong.at.removeprefix("."), wrong.found, wrong.allowed, file=file) from None
-    return values
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
 
 
 LABELS = Kind("labels", Labels, _label_fields, _labels, _label_problems, exportable=True)

@@ -18,9 +18,9 @@ _FLOAT = Fit("a floating tensor", is_float)
 _VECTORS = Fit("a floating tensor [tokens, hidden]", lambda field: is_float(field) and len(field.shape) == 2)
 _MASK = Fit(
     "an integer mask [tokens]",
-    lambda field: len(field.shape) == 1 and (field.datatype == "BOOL" or "INT" in field.datatype),
+    lambda field: field.kind == "tensor" and len(field.shape) == 1 and (field.datatype == "BOOL" or "INT" in field.datatype),
 )
-_LIST = Fit("a field with one axis or more per row", lambda field: bool(field.shape))
+_LIST = Fit("a tensor with one axis or more per row", lambda field: field.kind == "tensor" and bool(field.shape))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,9 +43,9 @@ class Own:
     shape: tuple[int, ...] = option(several(whole(1, 2**20), least=0), "the value's shape; [] is one value", ())
 
 
-def own_kind(function: str) -> Kind[Own]:
-    """The kind of step that calls this function of ``steps.py``."""
-    return Kind(f"steps:{function}", Own, _own_fields, partial(_own, function))
+def own_kind(function: str, act: Callable[..., object] | None = None) -> Kind[Own]:
+    """The kind of step that calls this function of ``steps.py``; with ``act``, that one in its place."""
+    return Kind(f"steps:{function}", Own, _own_fields, partial(_own, function, act))
 
 
 def _own_fields(options: Own, known: FieldMap) -> list[Field]:
@@ -53,8 +53,10 @@ def _own_fields(options: Own, known: FieldMap) -> list[Field]:
     return [Field(options.output, options.datatype, options.shape, kind)]
 
 
-def _own(function: str, options: Own, known: FieldMap, context: Context) -> Prepared:
-    act = _load(function, context)
+def _own(
+    function: str, given: Callable[..., object] | None, options: Own, known: FieldMap, context: Context
+) -> Prepared:
+    act = given or _load(function, context)
     parameters = _parameters(function, act, known)
     blamed = parameters[0] if len(parameters) == 1 else ""  # of several fields only the author knows which is wrong
     dtype = np.dtype(object if options.datatype == "BYTES" else NUMPY_NAMES[options.datatype])

@@ -48,6 +48,7 @@ class Batch:
     notes: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)  # (first place, name, value)
     failing: dict[int, Failure] = field(default_factory=dict)  # by current place, until settled
     outer: list[Level] = field(default_factory=list)  # the outermost first
+    withheld: set[tuple[int, str]] = field(default_factory=set)  # (first place, output): floats that rules dropped
     sequences: dict[int, Slots] = field(default_factory=dict)  # by first place, of rows that continue a sequence
 
     def expand(self, counts: Sequence[int], columns: dict[str, Column]) -> None:

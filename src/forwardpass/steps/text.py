@@ -2,23 +2,29 @@
 
 import re
 import unicodedata
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
-from forwardpass.core.errors import Code, Misconfigured, Refused
+from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import TEXT, Kind, invalid, missing, pick
+from forwardpass.steps.kind import TEXT, Kind, pick
 from forwardpass.steps.options import Trouble, choice, field_name, file_name, flag, option, several, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, text_column
+from forwardpass.steps.tokenizer import (
+    TOKENS_MAX,
+    Cut,
+    bucket_problems,
+    kept_of_pair,
+    load_tokenizer,
+    name_problems,
+    padded,
+    room_for_text,
+)
 
-TOKENS_MAX = 1_000_000
+MODEL_FIELDS = ("input_ids", "attention_mask", "token_type_ids")
 _SPACES = re.compile(r"\s+")
-_USUAL_PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,112 +78,139 @@ def _without_effect(options: NormalizeText) -> list[Trouble]:
 class Tokenize:
     """Cuts text into the token ids of a tokenizer.json, with its special tokens, padded to the batch's longest row.
 
+    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pair`` both texts go in, as
+    cross-encoders and readers take (query, document); special tokens stand where the file says.
+
     Padding and truncation written in that file are not applied, only their side and padding id. A special token's
-    name inside the text is plain text. Cutting leaves a note "truncated"; a text without any token fails its row.
+    name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
+    in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
+    cut leaves no room.
     """
 
-    input: str | None = option(field_name(), "the text; without it the latest text field", None)
+    input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)
+    pair: str | None = option(field_name(), "the second text of a pair", None)
     tokenizer: str = option(file_name(), "a tokenizer.json of the tokenizers library")
     tokens_max: int = option(whole(1, TOKENS_MAX), "the most tokens the model takes, special ones counted")
     overflow: Literal["truncate", "refuse"] = option(
         choice("truncate", "refuse"), "what a longer text gets", "truncate"
     )
+    cut: Cut | None = option(
+        choice("longest", "first", "second"), 'which text of a pair is cut, by default the "longest"', None
+    )
     buckets: tuple[int, ...] = option(
         several(whole(1, TOKENS_MAX)), "lengths to pad up to, ascending; beyond the last it is tokens_max", ()
     )
+    offsets: str | None = option(
+        field_name(),
+        "where each token's place in the text goes, INT64 [tokens, 2]: start and end in characters; 0, 0 for special "
+        "tokens and, of a pair, for the first text's",
+        None,
+    )
+    words: str | None = option(
+        field_name(),
+        "where the number of each token's word goes, INT64 [tokens]; -1 for special tokens and, of a pair, for the "
+        "first text's",
+        None,
+    )
 
 
-def _bucket_problems(options: Tokenize) -> list[Trouble]:
-    ascending = all(a < b for a, b in zip(options.buckets, options.buckets[1:], strict=False))
-    if ascending and all(bucket <= options.tokens_max for bucket in options.buckets):
-        return []
-    return [("buckets", str(list(options.buckets)), f"ascending lengths up to tokens_max ({options.tokens_max})")]
+def _tokenize_problems(options: Tokenize) -> list[Trouble]:
+    troubles = bucket_problems(options.buckets, options.tokens_max)
+    troubles += name_problems(MODEL_FIELDS, offsets=options.offsets, words=options.words)
+    if options.cut is not None and (options.pair is None or options.overflow == "refuse"):
+        troubles.append(("cut", options.cut, 'only with pair and overflow = "truncate"'))
+    if options.pair is not None and options.input == options.pair:
+        troubles.append(("pair", options.pair, "another field than input"))
+    return troubles
+
+
+def text_sources(known: FieldMap, first: str | None, pair: str | None) -> list[str]:
+    """The fields of the text or the pair."""
+    if pair is None:
+        return [pick(known, first, TEXT).name]
+    others = {name: field for name, field in known.items() if name != pair}
+    return [pick(others, first, TEXT).name, pick(known, pair, TEXT, "pair").name]
+
+
+def token_fields(offsets: str | None, words: str | None) -> list[Field]:
+    fields = [Field(each, "INT64", (-1,)) for each in MODEL_FIELDS]
+    if offsets is not None:
+        fields.append(Field(offsets, "INT64", (-1, 2)))
+    if words is not None:
+        fields.append(Field(words, "INT64", (-1,)))
+    return fields
 
 
 def _token_fields(options: Tokenize, known: FieldMap) -> list[Field]:
-    pick(known, options.input, TEXT)
-    return [Field(each, "INT64", (-1,)) for each in ("input_ids", "attention_mask", "token_type_ids")]
+    text_sources(known, options.input, options.pair)
+    return token_fields(options.offsets, options.words)
 
 
 def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, TEXT).name
-    tokenizer, padding_id, padding_type, pads_left, cuts = _load_tokenizer(context, options.tokenizer)
-    special = tokenizer.num_special_tokens_to_add(False)
-    if options.tokens_max <= special:
-        raise invalid(
-            "tokens_max", str(options.tokens_max), f"at least {special + 1}: {special} tokens are special ones"
-        )
+    names = text_sources(known, options.input, options.pair)
+    loaded = load_tokenizer(context, options.tokenizer, "tokenize")
+    room = room_for_text(loaded, options.tokens_max, len(names))
+    special = options.tokens_max - room
 
-    def encode(batch: Batch, row: int, text: str | None) -> Any:
-        """The row's encoding, or None when the row was failed."""
-        if text is None:
-            return batch.fail(row, missing(source))
-        try:
-            encoding = tokenizer.encode(text, add_special_tokens=False)
-        except TypeError:  # a str that has no UTF-8 form
-            return batch.fail(row, Refused(Code.INVALID_UTF8, f"{source}: is not valid Unicode text", field=source))
-        count = len(encoding) + special
+    def encode(batch: Batch, row: int) -> Any:
+        parts = [loaded.encode(name, batch.columns[name][row]) for name in names]
+        count = sum(map(len, parts)) + special
         if count > options.tokens_max:
             if options.overflow == "refuse":
-                return batch.fail(row, _too_long(source, count, options.tokens_max))
-            encoding.truncate(options.tokens_max - special, direction=cuts)
-            batch.note(row, "truncated", {"field": source, "tokens": count, "kept": options.tokens_max})
+                raise _too_long(names, count, options.tokens_max)
+            kept = _kept(names, [len(part) for part in parts], room, options.cut or "longest")
+            for name, part, left in zip(names, parts, kept, strict=True):
+                if left < len(part):
+                    counted = special if len(names) == 1 else 0
+                    told = {"field": name, "tokens": len(part) + counted, "kept": left + counted}
+                    batch.note(row, "truncated", told)
+                    part.truncate(left, direction=loaded.cuts)
         if count == 0:
-            return batch.fail(row, Refused(Code.INVALID_INPUT, f"{source}: holds no token", field=source))
-        return tokenizer.post_process(encoding)
+            raise Refused(Code.INVALID_INPUT, f"{names[0]}: holds no token", field=names[0])
+        return loaded.library.post_process(*parts)
+
+    def encoded(batch: Batch, row: int) -> Any:
+        """The row's encoding, or None when the row was failed."""
+        try:
+            return encode(batch, row)
+        except Refused as refusal:
+            return batch.fail(row, refusal)
 
     def run(batch: Batch) -> None:
         # Row by row on purpose: the library's own batch call starts a pool of threads beside the engine's.
-        encodings = [encode(batch, row, text) for row, text in enumerate(batch.columns[source])]
-        length = _padded(max((len(e) for e in encodings if e is not None), default=0), options)
-        ids = np.full((batch.rows, length), padding_id, dtype=np.int64)
-        mask = np.zeros((batch.rows, length), dtype=np.int64)
-        types = np.full((batch.rows, length), padding_type, dtype=np.int64)
-        for row, encoding in enumerate(encodings):
-            if encoding is not None:
-                place = slice(length - len(encoding), length) if pads_left else slice(0, len(encoding))
-                ids[row, place] = encoding.ids
-                mask[row, place] = 1
-                types[row, place] = encoding.type_ids
-        batch.columns.update(input_ids=ids, attention_mask=mask, token_type_ids=types)
+        encodings = [encoded(batch, row) for row in range(batch.rows)]
+        longest = max((len(e) for e in encodings if e is not None), default=0)
+        length = padded(longest, options.buckets, options.tokens_max)
+        batch.columns.update(loaded.columns(encodings, length))
+        if options.offsets is not None:
+            batch.columns[options.offsets] = loaded.offsets(encodings, length, texts=len(names))
+        if options.words is not None:
+            batch.columns[options.words] = loaded.words(encodings, length, texts=len(names))
 
     return run
 
 
-def _load_tokenizer(context: Context, file: str) -> tuple[Any, int, int, bool, str]:
-    """The tokenizer with its baked-in padding and truncation off, and what these said: id, type, side, cut side."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        advice = "the step tokenize needs the tokenizers library: pip install 'forwardpass[text]'"
-        raise Misconfigured(Code.RUNTIME_MISSING, advice, detail=str(error)) from None
-    try:
-        tokenizer = Tokenizer.from_file(str(context.folder / file))
-    except Exception as error:  # the library raises Exception itself
-        refusal = invalid("tokenizer", "not a tokenizer.json that can be read", "a tokenizer.json", file=file)
-        refusal.detail = str(error)
-        raise refusal from None
-    padding: dict[str, Any] = tokenizer.padding or {}
-    truncation: dict[str, Any] = tokenizer.truncation or {}
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    tokenizer.encode_special_tokens = True  # a caller's "[SEP]" is text, it opens no segment
-    usual = (tokenizer.token_to_id(token) for token in _USUAL_PADDING)
-    padding_id = padding.get("pad_id", next((found for found in usual if found is not None), 0))
-    side, cuts = padding.get("direction", "right"), truncation.get("direction", "right")
-    return tokenizer, padding_id, padding.get("pad_type_id", 0), side == "left", cuts
+def _kept(names: Sequence[str], lengths: Sequence[int], room: int, cut: Cut) -> Sequence[int]:
+    """How many tokens of each text stay. Raises Refused when a text that is not to be cut leaves no room."""
+    if len(names) == 1:
+        return (room,)
+    kept = kept_of_pair(lengths[0], lengths[1], room, cut)
+    if kept is None:
+        whole_text = 1 if cut == "first" else 0
+        raise too_long_beside(names[whole_text], lengths[whole_text], room - 1, names[1 - whole_text])
+    return kept
 
 
-def _too_long(source: str, count: int, most: int) -> Refused:
-    return Refused(Code.INPUT_TOO_LARGE, f"{source}: is {count} tokens long; at most {most} are allowed", field=source)
+def too_long_beside(name: str, count: int, most: int, other: str) -> Refused:
+    text = f"{name}: is {count} tokens long; at most {most} are allowed beside {other}"
+    return Refused(Code.INPUT_TOO_LARGE, text, field=name)
 
 
-def _padded(longest: int, options: Tokenize) -> int:
-    if not options.buckets or not longest:
-        return longest
-    lengths = (*options.buckets, options.tokens_max)
-    return lengths[bisect_left(lengths, longest)]
+def _too_long(names: Sequence[str], count: int, most: int) -> Refused:
+    what = f"{names[0]}: is" if len(names) == 1 else f"{names[0]} and {names[1]}: are together"
+    text = f"{what} {count} tokens long; at most {most} are allowed"
+    return Refused(Code.INPUT_TOO_LARGE, text, field=names[-1])
 
 
 NORMALIZE_TEXT = Kind("normalize_text", NormalizeText, _normalized_fields, _normalize, _without_effect)
-TOKENIZE = Kind("tokenize", Tokenize, _token_fields, _tokenize, _bucket_problems)
+TOKENIZE = Kind("tokenize", Tokenize, _token_fields, _tokenize, _tokenize_problems)
