@@ -6,7 +6,7 @@ MADE := .venv/.made
 LOCKING := build/locking
 
 # Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
-SERVICES := curl wrk
+SERVICES := curl wrk espeak-ng
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo examples test check docs bench services lock
@@ -40,11 +40,13 @@ check: setup ## format, lint, types, architecture, docs
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_architecture.py tests/test_docs.py
 
-docs: setup ## docs/reference.md, written from the code
+docs: setup ## docs/reference.md and docs/steps.md, written from the code
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_steps.py
 
-bench: examples ## what the server adds to the model, in ratios of one run
+bench: examples ## what the server adds to the model, and the steps to their libraries, in ratios of one run
 	$(BIN)/python bench/overhead.py
+	$(BIN)/python bench/steps.py
 
 services: ## programs that pip cannot install
 	@missing=""; for name in $(SERVICES); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,9 +22,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-ROOT = Path(__file__).resolve().parent.parent
-MODELS = ROOT / "examples" / ".work" / "models"
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+from bench.figures import MODELS, Figure, say, summarise  # noqa: E402
 from bench.tabular import write_tabular  # noqa: E402
 from tests.serving import Server, serving  # noqa: E402  (the tests' harness starts and stops the server)
 
@@ -53,27 +51,6 @@ uvloop.run(main())
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line: what was measured, in which unit, against which bar."""
-
-    name: str
-    value: float
-    unit: str
-    bar: float
-    lower_is_better: bool
-    spread: str
-
-    @property
-    def met(self) -> bool:
-        return self.value <= self.bar if self.lower_is_better else self.value >= self.bar
-
-    def line(self) -> str:
-        sign = "<=" if self.lower_is_better else ">="
-        verdict = "met" if self.met else "MISSED"
-        return f"{self.name}: {self.value:.3g} {self.unit} (bar {sign} {self.bar:g}): {verdict}  [{self.spread}]"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement; medians are reported")
@@ -89,10 +66,7 @@ def main() -> None:
         write_tabular(work / "tabular.onnx")
         figures.append(front_cpu(work, arguments.rounds, arguments.seconds))
         figures += embedding(work, arguments.rounds, arguments.seconds)
-    met = sum(figure.met for figure in figures)
-    print(
-        f"summary: {met} of {len(figures)} bars met ({onnxruntime.__version__=}, {len(os.sched_getaffinity(0))} cores)"
-    )
+    summarise(figures)
 
 
 def front_cpu(work: Path, rounds: int, seconds: float) -> Figure:
@@ -264,11 +238,6 @@ def cpu_s(pid: int) -> float:
     """CPU seconds of one process, user and system, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
-
-
-def say(figure: Figure) -> Figure:
-    print(figure.line(), flush=True)
-    return figure
 
 
 if __name__ == "__main__":

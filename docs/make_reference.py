@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,25 @@ import click
 from forwardpass.cli import main as command_line
 from forwardpass.core import pipeline
 from forwardpass.engines.discover import engine_kind, engine_names
-from forwardpass.execution.kinds import kinds
-from forwardpass.execution.model_step import ModelOptions
 from forwardpass.ingress.routes import ROUTES
 from forwardpass.observe.metrics import TABLE
 from forwardpass.settings import SECTIONS
-from forwardpass.steps.own import Own
 
 PAGE = Path(__file__).with_name("reference.md")
 HEAD = """# Reference
 
-Written by `make docs` from the code; do not edit. Error codes are in [errors.md](errors.md).
+Written by `make docs` from the code; do not edit. Steps are in [steps.md](steps.md),
+error codes in [errors.md](errors.md).
 """
 DEFINITION = {
     "": pipeline.Pipeline,
     "[[inputs]]": pipeline.Input,
+    "[[rules]]": pipeline.Rule,
     "[checks]": pipeline.Checks,
     "[batch]": pipeline.Batch,
     "[batch.padding]": pipeline.Padding,
     "[queue]": pipeline.Queue,
+    "[sequence]": pipeline.Sequences,
     "[workers]": pipeline.Workers,
     "[[golden]]": pipeline.Golden,
 }
@@ -39,7 +39,7 @@ _MEMBER = re.compile(r"^    (\w+): .*?(?:  # (.*))?$", re.MULTILINE)
 
 
 def page() -> str:
-    parts = (HEAD, *_commands(), *_settings(), *_definition(), *_steps(), *_engines(), *_routes(), *_metrics())
+    parts = (HEAD, *_commands(), *_settings(), *_definition(), *_engines(), *_routes(), *_metrics())
     return "\n".join(parts) + "\n"
 
 
@@ -85,20 +85,6 @@ def _definition() -> Iterator[str]:
         said = {name: text or "" for name, text in _MEMBER.findall(inspect.getsource(kind))}
         rows = ((_code(each.name), _default(each), said.get(each.name, "")) for each in fields(kind))
         yield _table(("key", "default", "what it is"), rows)
-
-
-def _steps() -> Iterator[str]:
-    yield "## Steps\n"
-    options = {name: getattr(kind, "options", ModelOptions) for name, kind in sorted(kinds().items())}
-    for name, kind in {**options, "steps:NAME": Own}.items():
-        assert is_dataclass(kind), f"the options of {name} are declared"
-        yield f"### `{name}`\n"
-        yield " ".join((kind.__doc__ or "").split()) + "\n"
-        yield _table(("option", "default", "allowed", "what it is"), map(_step_option, fields(kind)))
-
-
-def _step_option(each: Any) -> Sequence[str]:
-    return (_code(each.name), _default(each), each.metadata["rule"].allowed, each.metadata["doc"])
 
 
 def _engines() -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from docs.make_reference import PAGE, page
+from docs import make_reference, make_steps
 
 from forwardpass.core.errors import Code
 from forwardpass.ingress.status import STATUSES
@@ -27,12 +28,14 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_reference_is_what_the_code_says() -> None:
-    assert PAGE.read_text("utf-8") == page(), "docs/reference.md is out of date: run make docs"
+@pytest.mark.parametrize("made", [make_reference, make_steps])
+def test_what_is_written_from_the_code_says_what_the_code_says(made: Any) -> None:
+    assert made.PAGE.read_text("utf-8") == made.page(), f"docs/{made.PAGE.name} is out of date: run make docs"
 
 
-def test_every_table_of_the_reference_says_something() -> None:
-    lines = page().splitlines()
+@pytest.mark.parametrize("made", [make_reference, make_steps])
+def test_every_table_written_from_the_code_says_something(made: Any) -> None:
+    lines = made.page().splitlines()
     empty = [
         lines[i - 1] for i, line in enumerate(lines) if line.startswith("| ---") and not lines[i + 1].startswith("|")
     ]

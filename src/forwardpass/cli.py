@@ -119,18 +119,28 @@ def check(path: Path, static: bool, file: Path | None, values: tuple[str, ...]) 
 
 @main.command()
 @click.argument("name")
-@click.option("--from", "model", required=True, type=click.Path(path_type=Path), help="The model file.")
+@click.option(
+    "--from", "path", required=True, type=click.Path(path_type=Path), help="The model file, or a folder with one."
+)
 @click.option("--output", type=click.Path(path_type=Path), default=Path("."), help="The repository to write to.")
 @settings_options
 @clearly
-def init(name: str, model: Path, output: Path, file: Path | None, values: tuple[str, ...]) -> None:
-    """Write a commented starting pipeline NAME/1/ around a model, with golden examples it computed."""
+def init(name: str, path: Path, output: Path, file: Path | None, values: tuple[str, ...]) -> None:
+    """Write a commented starting pipeline NAME/1/ around a model, with golden examples it computed.
+
+    The steps around a model of a known family are written too: classifiers of texts, pairs, tokens and pictures,
+    embedders, detectors and classical models, told by the file and by what lies beside it.
+    """
     from forwardpass.starting import start_pipeline
 
-    started = asyncio.run(start_pipeline(name, model, output, _told_about(file, values)))
+    started = asyncio.run(start_pipeline(name, path, output, _told_about(file, values)))
     click.echo(f"golden examples written: {started.examples}")
     if started.why_none:
         click.echo(f"warning: no golden example: {started.why_none}")
+    if started.family:
+        click.echo(f"recognised: {started.family}")
+    else:
+        click.echo(f"not recognised, so there are no steps around it: {started.why_plain}")
     click.echo(f"{started.folder} is ready to be edited; then: forwardpass check {started.folder}")
 
 
@@ -290,6 +300,7 @@ def _taken_in(found: "Found", settings: "Settings") -> Any:
 
 
 async def _report(version: Any, settings: "Settings") -> list[str]:
+    from forwardpass.steps.kind import describe
     from forwardpass.trial import trial
 
     async with trial(version, threads=settings.threads, deadline_s=settings.limits.deadline_s) as running:
@@ -298,8 +309,8 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
         differ = f"; rows differ by at most {variant.loaded.max_difference:.2g}" if variant.loaded.independent else ""
         columns, outputs = variant.signature.columns, variant.signature.outputs
         return [
-            *(f"    input  {column.name}: {column.datatype} {list(column.shape)}" for column in columns),
-            *(f"    output {field.name}: {field.datatype} {list(field.shape)}" for field in outputs),
+            *(f"    input  {describe(column)}" for column in columns),
+            *(f"    output {describe(field)}" for field in outputs),
             f"    batching {variant.batching_reason}{differ}",
             f"    loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
             *(f"warning: {warning}" for warning in variant.loaded.warnings),

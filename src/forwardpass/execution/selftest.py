@@ -13,7 +13,7 @@ from forwardpass.execution.difference import difference, same_bits
 from forwardpass.execution.padding import cut, pad, padded_length
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.synthetic import FREE_SIZES, Item, items
-from forwardpass.steps.protocol import Batch, Column
+from forwardpass.steps.protocol import Batch, Column, Slots
 
 ROWS_TESTED = 8
 ROWS_TESTED_SLOW = 3
@@ -48,7 +48,9 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     if not plan.batched:
         size = plan.fixed_rows
         return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")
+    started = monotonic_s()
     alone, failure = _alone(plan, ROWS_TESTED)
+    took_s = monotonic_s() - started
     if len(alone) < 2:
         found = "no row" if not alone else "only one row"
         why = f"; the last that was tried failed: {failure.text}" if failure else ""
@@ -56,7 +58,9 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     order = list(range(len(alone)))
     large = min(rows_max, BATCH_TESTED_MAX)
     orders = [order, order[::-1], order[:3]]
-    if large > len(order):
+    if took_s > SLOW_S * len(alone):  # a load must not take minutes
+        orders = [order[::-1], order[:2]]
+    elif large > len(order):
         orders.append([order[place % len(order)] for place in range(large)])
     bitwise, largest = True, 0.0
     for each in orders:
@@ -133,15 +137,18 @@ def _alone(plan: Plan, wanted: int) -> tuple[list[tuple[Item, Answer]], Failure 
 
 
 def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
-    """Each row's outputs after all steps. Raises the Failure of any."""
+    """Each row's outputs after all steps, where sequences are kept of its second turn. Raises the Failure of any."""
     padding = plan.padding
     columns, lengths = _joined(rows, padding)
-    batch = Batch(columns, len(rows), list(range(len(rows))))
-    plan.preprocess(batch)
-    plan.execute(batch)
-    plan.postprocess(batch)
-    for failure in batch.failures.values():
-        raise failure
+    places = range(len(rows))
+    slots: dict[int, Slots] = {} if plan.definition.sequence is None else {place: {} for place in places}
+    for _ in range(2 if slots else 1):
+        batch = Batch(dict(columns), len(rows), list(places), sequences=slots)
+        plan.preprocess(batch)
+        plan.execute(batch)
+        plan.postprocess(batch)
+        for failure in batch.failures.values():
+            raise failure
     padded = padded_length(lengths, padding.buckets) if padding and lengths else 0
     answers: list[Answer] = []
     for row in range(len(rows)):

@@ -40,6 +40,7 @@ WORDS = [
 ]
 WORD_COUNTS = (3, 1, 12, 40, 7, 2, 25, 5)
 IMAGE_SIZES = ((320, 240), (200, 260), (64, 64), (640, 480))  # width, height
+PATCHES = 8  # of one colour, along each side: a picture of noise is full of things to detectors
 SAMPLES = (16_000, 8_000, 24_000, 4_000)
 BYTE_COUNTS = (600, 64, 5000, 2048, 9000, 300, 4096, 1500)
 SCALES = (1.0, 3.0, 0.3)  # rows of unlike size: scaling taken over the whole batch shows
@@ -94,7 +95,9 @@ class _Maker:
                 return object_column([[" ".join(self._random.choice(WORDS, count)) for count in counts]])
             case "image":
                 width, height = IMAGE_SIZES[index % len(IMAGE_SIZES)]
-                return text_column([png(self._random.integers(0, 256, (height, width, 3), dtype=np.uint8))])
+                patches = self._random.integers(0, 256, (PATCHES, PATCHES, 3), dtype=np.uint8)
+                across, down = np.arange(width) * PATCHES // width, np.arange(height) * PATCHES // height
+                return text_column([png(patches[down][:, across])])
             case "audio":
                 return text_column([wav(self._random.normal(0.0, 3000.0, SAMPLES[index % len(SAMPLES)]))])
             case "bytes":

@@ -54,7 +54,10 @@ def _differences(golden: Golden, found: Mapping[str, object], key: str) -> list[
 
 
 def close(found: object, wanted: object, tolerance: float) -> bool:
-    """Equal, with numbers within ``tolerance`` (absolute, or relative to what was wanted) and lists element by element."""
+    """Equal, with numbers within ``tolerance`` (absolute, or relative to what was wanted), lists element by element.
+
+    Of an object only the keys that are wanted count.
+    """
     if isinstance(wanted, bool) or isinstance(found, bool):
         return found is wanted
     if isinstance(wanted, (int, float)) and isinstance(found, (int, float)):
@@ -63,4 +66,8 @@ def close(found: object, wanted: object, tolerance: float) -> bool:
         if not isinstance(found, Sequence) or len(found) != len(wanted):
             return False
         return all(close(one, other, tolerance) for one, other in zip(found, wanted, strict=True))
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            key in found and close(found[key], value, tolerance) for key, value in wanted.items()
+        )
     return found == wanted
