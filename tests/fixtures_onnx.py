@@ -143,6 +143,14 @@ def padded_mean(path: Path, *, masked: bool) -> Path:
     return write(path, nodes, values, [("y", FLOAT, ("N",))], {"axes": np.array([1])})
 
 
+def accumulator(path: Path, state: Shape = (1, "N", 2), x: Shape = ("N", 2)) -> Path:
+    """A running sum: total' = total + x, y = total' * scale. The state's rows are on its second axis."""
+    nodes = [node("Add", "total x", "after"), node("Reshape", "after shape", "sum"),
+             node("Cast", "scale", "factor", to=FLOAT), node("Mul", "sum factor", "y")]  # fmt: skip
+    values: list[Value] = [("x", FLOAT, x), ("total", FLOAT, state), ("scale", INT64, ())]
+    return write(path, nodes, values, [("y", FLOAT, x), ("after", FLOAT, state)], {"shape": np.array([-1, 2])})
+
+
 def sequence_output(path: Path) -> Path:
     """A sequence of maps, as classifiers exported with zipmap have."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.pipeline import Version
+from forwardpass.execution.process import WorkerProcess
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.route import Routes
-from forwardpass.rollout.variant import Variant
+from forwardpass.rollout.variant import MakeWorker, Variant
 
 LEAVE_LIMIT_S = 5.0
 
@@ -27,7 +28,12 @@ class Trial:
 
 @asynccontextmanager
 async def trial(
-    version: Version, *, threads: int, deadline_s: float, clock: Clock = monotonic_s
+    version: Version,
+    *,
+    threads: int,
+    deadline_s: float,
+    clock: Clock = monotonic_s,
+    make_worker: MakeWorker = WorkerProcess,
 ) -> AsyncIterator[Trial]:
     """Raises Misconfigured when the version cannot be loaded or its golden examples do not hold.
 
@@ -39,7 +45,7 @@ async def trial(
     async def verified(variant: Variant) -> None:
         await verify(handle, variant, clock)
 
-    async with Fleet(routes, verified, threads=threads, clock=clock) as fleet:
+    async with Fleet(routes, verified, threads=threads, clock=clock, make_worker=make_worker) as fleet:
         variant = await fleet.load(version)
         yield Trial(handle, variant)
         await fleet.close(LEAVE_LIMIT_S)

@@ -14,6 +14,7 @@ from forwardpass.core.pipeline import (
     Padding,
     Pipeline,
     Queue,
+    Rule,
     Step,
     Workers,
 )
@@ -60,6 +61,11 @@ use = "labels"
 file = "labels.txt"
 [checks]
 range = {{ score = [0, 1.0] }}
+[[rules]]
+name = "unsure"
+when = "score < 0.6"
+set = {{ label = "unsure", score = {{ cel = "score * 0.5" }} }}
+flag = "look at it"
 [batch]
 rows_max = 64
 wait_ms = 2
@@ -77,6 +83,9 @@ tolerance = 0.01
         outputs=("label", "score"),
         inputs=(Input("x", "tensor", datatype="FP32", shape=(2,)),),
         steps=(MODEL_STEP, Step("softmax"), Step("labels", {"file": "labels.txt"})),
+        rules=(
+            Rule("unsure", "score < 0.6", set={"label": "unsure", "score": {"cel": "score * 0.5"}}, flag="look at it"),
+        ),
         checks=Checks(range={"score": (0.0, 1.0)}),
         batch=Batch(rows_max=64, wait_ms=2.0),
         queue=Queue(wait_max_s=5.0),
@@ -89,7 +98,20 @@ tolerance = 0.01
     ("text", "key", "line"),
     [
         ("descripton = 'x'" + MODEL, "descripton", 1),
-        ("[[rules]]\nname = 'unsure'\n" + MODEL, "rules", 1),
+        ("[[rule]]\nname = 'unsure'\n" + MODEL, "rule", 1),
+        ("[[rules]]\nname = 'unsure'\n" + MODEL, "rules[0].when", 1),
+        (MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'", "rules[0]", 6),
+        (MODEL + "[[rules]]\nname = 'r'\nwhen = 'a <'\nflag = 'x'", "rules[0].when", 8),
+        (MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\nflag = ''", "rules[0].flag", 9),
+        (MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\ndrop = false", "rules[0].drop", 9),
+        (MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\nset = { y = { cel = '(' } }", "rules[0].set.y.cel", 9),
+        ("outputs = ['y']" + MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\ndrop = ['z']", "rules[0].drop[0]", 9),
+        ("outputs = ['y']" + MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\nset = { z = 1 }", "rules[0].set.z", 9),
+        (
+            "outputs = ['y']" + MODEL + "[[rules]]\nname = 'r'\nwhen = 'true'\neach = 'z'\ndrop = true",
+            "rules[0].each",
+            9,
+        ),
         ("[slo]\np99_ms = 50\n" + MODEL, "slo", 1),
         ("description = 3" + MODEL, "description", 1),
         (MODEL + "[batch]\nrows_max = 0", "batch.rows_max", 7),
@@ -331,11 +353,22 @@ INPUTS = st.one_of(
         shape=st.lists(st.integers(-1, 9), max_size=3).map(tuple),
     ),
 )
+RULES = st.lists(
+    st.one_of(
+        st.builds(Rule, NAMES, st.just("a < 1"), set=RECORDS, flag=NAMES),
+        st.builds(Rule, NAMES, st.just("true"), drop=st.lists(NAMES, min_size=1, unique=True).map(tuple)),
+        st.builds(Rule, NAMES, st.just("false"), each=NAMES, drop=st.just(True)),
+        st.builds(Rule, NAMES, st.just("!b"), refuse=NAMES),
+    ),
+    max_size=3,
+    unique_by=lambda rule: rule.name,
+).map(tuple)
 PIPELINES = st.builds(
     Pipeline,
     steps=st.just((MODEL_STEP,)) | st.just((MODEL_STEP, Step("softmax", {"output": "p"}))),
     inputs=st.lists(INPUTS, max_size=3, unique_by=lambda given: given.name).map(tuple),
     description=TEXTS,
+    rules=RULES,
     checks=st.builds(Checks, st.booleans(), st.dictionaries(NAMES, st.tuples(st.just(-float("inf")), FINITE))),
     batch=st.one_of(
         st.builds(

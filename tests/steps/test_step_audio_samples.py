@@ -1,7 +1,9 @@
 """pcm_samples, resample and gain."""
 
+import io
 import math
 import struct
+import wave
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +37,31 @@ def test_half_a_raw_sample_is_refused_alone(run: "Run") -> None:
     assert (batch.failures[0].code, batch.failures[0].field) == (Code.AUDIO_FORMAT, "raw")
     assert "3 bytes" in batch.failures[0].text
     assert [samples.tolist() for samples in batch.columns["samples"]] == [[0.5]]
+
+
+def test_a_wav_of_such_samples_is_taken_where_its_rate_is_said(run: "Run") -> None:
+    pieces = [wav_file(2, 16_000), struct.pack("<2h", 1, -2), wav_file(2, 8_000), wav_file(1, 16_000)]
+    batch = run("pcm_samples", {"rate_hz": 16_000}, {RAW: pieces})
+    assert [(samples * 32_768).tolist() for samples in batch.columns["samples"]] == [[1, -2], [1, -2]]
+    assert {row: failure.code for row, failure in batch.failures.items()} == dict.fromkeys((2, 3), Code.AUDIO_FORMAT)
+    assert "PCM_16, 8000" in batch.failures[2].text
+    assert "PCM_U8, 16000" in batch.failures[3].text
+
+
+def test_a_wav_is_not_heard_as_noise(run: "Run") -> None:
+    cut = wav_file(2, 16_000)[:-1]
+    batch = run("pcm_samples", {"rate_hz": 16_000}, {RAW: [cut]})
+    assert "is cut" in batch.failures[0].text
+    batch = run("pcm_samples", {}, {RAW: [wav_file(2, 16_000)]})
+    assert batch.failures[0].code is Code.AUDIO_FORMAT
+
+
+def wav_file(sample_bytes: int, rate_hz: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, sample_bytes, rate_hz, 0, "NONE", ""))
+        writer.writeframes(struct.pack("<2h", 1, -2))
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), [(44_100, 16_000), (8_000, 48_000)])

@@ -17,6 +17,7 @@ from forwardpass.batching.cost import CostModel
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
+from forwardpass.batching.sequences import lost as lost_sequence
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
@@ -84,7 +85,7 @@ class Batcher:
             while True:
                 await executor.vacant(ahead_at)
                 if ahead_at is None:
-                    await self._linger(last_rows)
+                    await self._linger(executor.index, last_rows)
                 items, reason = await self._next(executor)
                 now = self._clock()
                 rows = sum(item.rows for item in items)
@@ -98,20 +99,20 @@ class Batcher:
                 if items[0].alone:
                     ahead_at = None
 
-    async def _linger(self, last_rows: int) -> None:
+    async def _linger(self, worker: int, last_rows: int) -> None:
         until = self._clock() + linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows))
         while linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows)):
             left_s = until - self._clock()
             if left_s <= 0.0:
                 return
-            await self._queue.arrival(left_s)
+            await self._queue.arrival(left_s, worker)
 
     async def _next(self, executor: Executor) -> tuple[list[Item], str]:
         idle = False
         while True:
-            waiting = self._queue.view(self._clock())
+            waiting = self._queue.view(self._clock(), executor.index)
             if waiting is None:
-                await self._queue.arrival()
+                await self._queue.arrival(None, executor.index)
                 continue
             if waiting.alone and not idle:  # whoever shares its process would share the blame for its death
                 await executor.vacant(None)
@@ -119,7 +120,7 @@ class Batcher:
                 continue
             decision = release(waiting, self.batch)
             if isinstance(decision, Wait):
-                await self._queue.arrival(decision.seconds)
+                await self._queue.arrival(decision.seconds, executor.index)
                 continue
             together = self.batch.enabled and not waiting.alone
             items = self._queue.take(waiting.key, self.batch.rows_max, self.batch.cost_max, together=together)
@@ -156,6 +157,7 @@ class Batcher:
 
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):
+            item.result = part
             if part.failure is not None:
                 item.ticket.finish(part.failure)
             else:
@@ -169,6 +171,9 @@ class Batcher:
             return
         again: list[Item] = []
         for item in items:
+            if item.held is not None and not item.held.start:  # what it continues died too
+                item.ticket.finish(lost_sequence())
+                continue
             item.deaths += 1
             if item.deaths < 2:
                 item.alone = True

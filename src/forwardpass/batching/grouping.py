@@ -26,7 +26,7 @@ Slices = list[tuple[list[Buffer], int]]
 class Grouping:
     """Built once per variant from its columns and batch settings; ``cut`` is called for every request."""
 
-    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool) -> None:
+    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool, outputs: Sequence[Field] = ()) -> None:
         self._columns = columns
         self._batch = batch
         self._batched = batched
@@ -38,8 +38,10 @@ class Grouping:
         together = batch.enabled and batched
         self._by_length = bool(self._texts) and together
         # A batch that ends at a cost takes rows one by one.
-        self._piece_rows = 1 if self._by_length and batch.cost_max is not None else batch.rows_max
-        self._whole_max = sys.maxsize if not batched else 1 if self._by_length else batch.rows_max
+        # Rows whose answers have shapes of their own are items of their own: an item's output is one tensor.
+        apart = together and any(output.kind == "ragged" for output in outputs)
+        self._piece_rows = 1 if apart or (self._by_length and batch.cost_max is not None) else batch.rows_max
+        self._whole_max = sys.maxsize if not batched else 1 if apart or self._by_length else batch.rows_max
         self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
 
     async def cut(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:

@@ -3,13 +3,13 @@
 Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop.
 """
 
-import asyncio
 import heapq
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from forwardpass.batching.arrivals import Arrivals
 from forwardpass.batching.cost import CostModel, predicted_wait_s
 from forwardpass.batching.policy import Waiting
 from forwardpass.batching.ticket import Item
@@ -22,8 +22,9 @@ _Entry = tuple[int, float, int, Item]
 
 @dataclass(slots=True)
 class _Group:
-    """Items of one batch key. Entries of items that left early stay in the heap until they surface or outnumber."""
+    """Items of one batch key, for one worker only or for any (None). Entries of items that left early stay in the heap until they surface or outnumber."""
 
+    worker: int | None
     heap: list[_Entry] = field(default_factory=list)
     arrivals: deque[Item] = field(default_factory=deque)
     items: int = 0
@@ -61,7 +62,7 @@ class Queue:
         self._clock = clock
         self._groups: dict[Hashable, _Group] = {}
         self._sequence = count()
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._arrivals = Arrivals(lambda worker: any(self._heads(worker)))
 
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Raises Failed queue_full, queue_bytes_full, queue_wait_too_long."""
@@ -95,9 +96,9 @@ class Queue:
             if item.waiting:
                 self._leave(item)
 
-    def view(self, now: float) -> Waiting | None:
-        """The group whose first item is the most urgent, or None when nothing waits."""
-        best = min((group.head() for group in self._groups.values()), default=None)
+    def view(self, now: float, worker: int = 0) -> Waiting | None:
+        """The group whose first item is the most urgent of those this worker may run, or None when there is none."""
+        best = min(self._heads(worker), default=None)
         if best is None:
             return None
         item = best[3]
@@ -120,6 +121,7 @@ class Queue:
                 break
             heapq.heappop(group.heap)
             self._leave(item)
+            item.taken = True
             taken.append(item)
         return taken
 
@@ -127,20 +129,9 @@ class Queue:
         """How long an item that came now would wait, by what batches took lately."""
         return predicted_wait_s(self.rows, self.items, self._model, self.parallel)
 
-    async def arrival(self, timeout_s: float | None = None) -> None:
-        """Until an item comes or the time is over; one item wakes one waiter."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            if timeout_s is None:
-                await waiter
-            else:
-                await asyncio.wait((waiter,), timeout=timeout_s)
-        finally:
-            if not waiter.done():
-                waiter.cancel()
-            elif not waiter.cancelled() and self.items:
-                self._wake()  # several items may have come; whoever is next looks too
+    async def arrival(self, timeout_s: float | None = None, worker: int = 0) -> None:
+        """Until something comes that this worker may run, or the time is over; see ``Arrivals.wait``."""
+        await self._arrivals.wait(worker, timeout_s)
 
     def clear(self) -> list[Item]:
         """Everything that waits, taken out: the variant stops or its model is unavailable."""
@@ -148,19 +139,22 @@ class Queue:
         self.discard(items)
         return items
 
+    def _heads(self, worker: int) -> Iterator[_Entry]:
+        return (group.head() for group in self._groups.values() if group.worker in (None, worker))
+
     def _push(self, item: Item) -> None:
         item.waiting = True
         self.rows += item.rows
         self.bytes += item.bytes_total
         self.items += 1
-        group = self._groups.setdefault(item.key, _Group())
+        group = self._groups.setdefault(item.key, _Group(item.worker))
         group.items += 1
         group.rows += item.rows
         group.cost += item.cost
         group.arrivals.append(item)
         priority = 0 if item.alone else item.priority
         heapq.heappush(group.heap, (priority, item.ticket.deadline, next(self._sequence), item))
-        self._wake()
+        self._arrivals.came()
 
     def _leave(self, item: Item) -> None:
         item.waiting = False
@@ -175,13 +169,6 @@ class Queue:
             del self._groups[item.key]
         else:
             group.compact()
-
-    def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
 
 
 def _full(bound: str, value: int, limit: int, code: Code, wait_s: float) -> Failed:

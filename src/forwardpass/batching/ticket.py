@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +67,15 @@ class Ticket:
         return True
 
 
+class Held(NamedTuple):
+    """The worker that holds the sequence an item continues, the sequence's number there, and the item's place in it."""
+
+    worker: int
+    number: int
+    start: bool
+    end: bool
+
+
 class Item(msgspec.Struct, eq=False):
     """The rows of one request that run together: what the queue orders and a batch is made of."""
 
@@ -82,6 +92,14 @@ class Item(msgspec.Struct, eq=False):
     alone: bool = False  # runs in a batch of its own: a member of a batch whose worker died
     deaths: int = 0  # workers that died with it
     waiting: bool = False
+    taken: bool = False  # out of the queue for a batch, once at least
+    result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
+    held: Held | None = None
+
+    @property
+    def worker(self) -> int | None:
+        """The only one that may run it."""
+        return None if self.held is None else self.held.worker
 
     @property
     def live(self) -> bool:

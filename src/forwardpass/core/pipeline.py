@@ -46,6 +46,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Rule:
+    """A business rule: what is done with a row's outputs when a CEL expression is true of it. One action at least."""
+
+    name: str  # of this rule alone; notes and refusals carry it
+    when: str  # a CEL expression over the fields, true or false
+    each: str = ""  # a JSON output that is a list: the rule looks at each of its elements
+    set: dict[str, Any] = field(default_factory=dict)  # output (with each: key) = a value, or { cel = "an expression" }
+    drop: tuple[str, ...] | bool = ()  # outputs that become null; with each: true, the element is removed
+    flag: str = ""  # a text that is noted and changes nothing
+    refuse: str = ""  # a text with which the row is refused
+
+
+@dataclass(frozen=True, slots=True)
 class Checks:
     """What every answer must satisfy before it leaves; a row that does not fails alone."""
 
@@ -88,6 +101,14 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Sequences:
+    """Requests of one sequence id are steps of one run: what steps and models keep is carried from each to the next."""
+
+    idle_s: float = 60.0  # a sequence without a request for so long is forgotten
+    sequences_max: int = 1024  # kept at the same time
+
+
+@dataclass(frozen=True, slots=True)
 class Workers:
     """The processes that run this version."""
 
@@ -114,10 +135,12 @@ class Pipeline:
     inputs: tuple[Input, ...] = ()  # () = the model's own inputs, read from the graph at load
     outputs: tuple[str, ...] = ()  # () = what the last step wrote
     description: str = ""
+    rules: tuple[Rule, ...] = ()  # applied in this order after the last step
     checks: Checks = field(default_factory=Checks)
     batch: Batch = field(default_factory=Batch)
     queue: Queue = field(default_factory=Queue)
     workers: Workers = field(default_factory=Workers)
+    sequence: Sequences | None = None  # None = every request stands alone
     golden: tuple[Golden, ...] = ()
     files: dict[str, str] = field(default_factory=dict)  # file name -> "sha256:…", where the author pinned it
 

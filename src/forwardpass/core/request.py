@@ -13,6 +13,14 @@ from forwardpass.core.timeline import Timeline
 Parameter = str | int | float | bool
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """A request's place in a sequence: which one, whether it starts it and whether it ends it."""
+
+    id: str
+    start: bool = False
+    end: bool = False
+
+
 class Request(msgspec.Struct):
     """``rows`` rows, one tensor per column of the signature (in its order), each with ``rows`` as its first axis."""
 
@@ -30,6 +38,7 @@ class Request(msgspec.Struct):
     single: bool = False  # predict: one record was sent, one comes back
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
+    sequence: Turn | None = None
 
 
 class Note(msgspec.Struct):

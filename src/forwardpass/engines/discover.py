@@ -31,6 +31,7 @@ class EngineKind:
     options: Mapping[str, EngineOption] = field(default_factory=dict)
     platform: str = ""  # as V2 metadata names it
     own_code: bool = False  # the model file is code: trusted versions only, it declares its inputs and outputs itself
+    apart: bool = False  # it tells state and constants from rows, see ModelSignature
     plain: Mapping[str, Any] = field(default_factory=dict)  # options that switch off what could change answers
     safe: Mapping[str, Any] = field(default_factory=dict)  # options to fall back to when it does
 

@@ -4,7 +4,7 @@ How rows map to the graph is read from the first axes of its inputs: all free, a
 number N, exactly N rows at once; anything else, no axis for rows, so a work is one row and its arrays have none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -61,7 +61,7 @@ class OnnxRuntime:
             text = f"{self._name}: onnxruntime cannot load this model"
             raise Misconfigured(Code.MODEL_INVALID, text, detail=str(error)) from error
         self._outputs = [node.name for node in self._session.get_outputs()]
-        self._signature = self._read_signature()
+        self._signature = self._read_signature(file)
 
     def signature(self) -> ModelSignature:
         return self._signature
@@ -81,27 +81,31 @@ class OnnxRuntime:
     def close(self) -> None:
         self._session = None
 
-    def _read_signature(self) -> ModelSignature:
+    def _read_signature(self, file: ModelFile) -> ModelSignature:
         inputs = [self._field(node) for node in self._session.get_inputs()]
         outputs = [self._field(node) for node in self._session.get_outputs()]
         if not inputs:
             raise self._invalid("", "the graph has no inputs", "a graph with at least one")
-        batched, fixed_rows = _rows_of([field.shape for field in inputs])
         if not all(field.shape for field in outputs):
             # A graph says [] both for a scalar and for "unknown": only a run tells.
-            ranks = self._ranks(inputs)
+            ranks = self._ranks(inputs, file.constants)
             outputs = [
                 field if field.shape else Field(field.name, field.datatype, (-1,) * rank)
                 for field, rank in zip(outputs, ranks, strict=True)
             ]
-            if 0 in ranks:  # nothing to cut into rows
-                batched, fixed_rows = False, None
+        inputs, whole_inputs = _parted(inputs, {*file.state, *file.constants})
+        outputs, whole_outputs = _parted(outputs, set(file.state.values()))
+        batched, fixed_rows = _rows_of([field.shape for field in inputs])
+        if not all(field.shape for field in outputs):  # nothing to cut into rows
+            batched, fixed_rows = False, None
         cut = 1 if batched or fixed_rows is not None else 0
         return ModelSignature(
             tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in inputs),
             tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in outputs),
             batched,
             fixed_rows,
+            tuple(whole_inputs),
+            tuple(whole_outputs),
         )
 
     def _field(self, node: Any) -> Field:
@@ -115,12 +119,13 @@ class OnnxRuntime:
         shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape or ())
         return Field(node.name, datatype, shape)
 
-    def _ranks(self, inputs: Sequence[Field]) -> list[int]:
+    def _ranks(self, inputs: Sequence[Field], constants: Mapping[str, Any]) -> list[int]:
         feeds: dict[str, Any] = {}
         for field in inputs:
             shape = [SIZE_TRIED if size < 0 else size for size in field.shape]
             text = field.datatype == "BYTES"
-            feeds[field.name] = np.full(shape, "a" if text else 1, object if text else NUMPY_NAMES[field.datatype])
+            value = constants.get(field.name, "a" if text else 1)
+            feeds[field.name] = np.full(shape, value, object if text else NUMPY_NAMES[field.datatype])
         try:
             results = self.predict(feeds).values()
         except Failed as error:
@@ -139,6 +144,10 @@ def _grow_as_asked(onnxruntime: Any) -> None:
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
     onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
+
+
+def _parted(fields: Sequence[Field], apart: Collection[str]) -> tuple[list[Field], list[Field]]:
+    return [field for field in fields if field.name not in apart], [field for field in fields if field.name in apart]
 
 
 def _rows_of(shapes: Sequence[tuple[int, ...]]) -> tuple[bool, int | None]:
@@ -160,6 +169,7 @@ engine = EngineKind(
         "spinning": EngineOption("true or false", lambda value: isinstance(value, bool), False),
     },
     platform="onnx_onnxv1",
+    apart=True,
     plain={"optimization": "off"},
     safe={"optimization": "basic"},
 )

@@ -25,16 +25,23 @@ class ModelFile:
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 1
+    state: Mapping[str, str] = field(default_factory=dict)  # graph input = the output of the step before that it takes
+    constants: Mapping[str, Any] = field(default_factory=dict)  # graph input = what it is in every call
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSignature:
-    """Inputs and outputs with the batch axis removed; ``batched`` is False when the first axis is not a free one."""
+    """Inputs and outputs with the batch axis removed; ``batched`` is False when the first axis is not a free one.
+
+    What the model file names as state or constant is apart, with all its axes, and says nothing of rows.
+    """
 
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
     batched: bool
     fixed_rows: int | None = None  # when not batched: the first axis' fixed size, if it is one
+    whole_inputs: tuple[Field, ...] = ()
+    whole_outputs: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

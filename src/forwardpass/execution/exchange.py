@@ -29,7 +29,8 @@ def run_of(batch: int, items: Sequence[Item]) -> tuple[Run, list[Buffer]]:
     for column in columns:
         each = [item.shapes[column] for item in items]
         shapes.append(each[:1] if each.count(each[0]) == len(each) else each)
-    return Run(batch, [item.rows for item in items], shapes, sizes), buffers
+    sequences = [item.held and item.held[1:] for item in items]
+    return Run(batch, [item.rows for item in items], shapes, sizes, sequences if any(sequences) else []), buffers
 
 
 def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> Outcome:
@@ -105,7 +106,8 @@ def failure_of(code: str, text: str, detail: str, field: str) -> Failure:
 _CALLERS_FAULT = frozenset(
     {
         Code.INVALID_INPUT, Code.INPUT_TOO_LARGE, Code.MISSING_FIELD, Code.WRONG_TYPE, Code.OUT_OF_RANGE,
-        Code.INVALID_UTF8, Code.SHAPE_MISMATCH, Code.UNKNOWN_FIELD, Code.DATATYPE_MISMATCH, Code.RULE_REFUSED,
+        Code.INVALID_UTF8, Code.SHAPE_MISMATCH, Code.UNKNOWN_FIELD, Code.DATATYPE_MISMATCH,
+        Code.IMAGE_INVALID, Code.IMAGE_TRUNCATED, Code.AUDIO_FORMAT, Code.AUDIO_INVALID, Code.RULE_REFUSED,
     }
 )  # fmt: skip
 """Codes with which a step in the worker refuses a row; everything else that comes from there is the server's fault."""

@@ -18,9 +18,15 @@ Predict = Callable[[Rows], dict[str, Column]]
 """The model's outputs of these rows (ALL or their places), in their order."""
 
 
-def predicted(batch: Batch, bound: Sequence[Bound], ragged: Collection[str], predict: Predict) -> dict[str, Column]:
-    """The model's outputs of all rows, by the graph's names; those in ``ragged`` have a shape of their own each row."""
-    groups = _groups(batch, [each.source for each in bound if each.ragged])
+def predicted(
+    batch: Batch, bound: Sequence[Bound], ragged: Collection[str], predict: Predict, steps: Sequence[Rows] = (ALL,)
+) -> dict[str, Column]:
+    """The model's outputs of all rows, by the graph's names; those in ``ragged`` have a shape of their own each row.
+
+    ``steps`` holds all rows once; those of a step go through the model after those of the steps before it.
+    """
+    names = [each.source for each in bound if each.ragged]
+    groups = [group for rows in steps for group in _groups(batch, rows, names)]
     if len(groups) == 1 and not ragged:
         return predict(groups[0])
     answers = [predict(rows) for rows in groups]
@@ -33,16 +39,17 @@ def predicted(batch: Batch, bound: Sequence[Bound], ragged: Collection[str], pre
     }
 
 
-def _groups(batch: Batch, ragged: Sequence[str]) -> list[Rows]:
+def _groups(batch: Batch, rows: Rows, ragged: Sequence[str]) -> list[Rows]:
     if not ragged:
-        if not batch.outer or batch.rows <= ELEMENTS_MAX:
+        if rows is ALL and (not batch.outer or batch.rows <= ELEMENTS_MAX):
             return [ALL]
-        return [np.arange(start, min(start + ELEMENTS_MAX, batch.rows)) for start in range(0, batch.rows, ELEMENTS_MAX)]
+        places = np.arange(batch.rows) if rows is ALL else rows
+        return [places[start : start + ELEMENTS_MAX] for start in range(0, len(places), ELEMENTS_MAX)]
     alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for row in range(batch.rows):
+    for row in range(batch.rows) if rows is ALL else rows:
         alike.setdefault(tuple(batch.columns[name][row].shape for name in ragged), []).append(row)
     most = ELEMENTS_MAX if batch.outer else batch.rows
-    return [np.array(rows[start : start + most]) for rows in alike.values() for start in range(0, len(rows), most)]
+    return [np.array(each[start : start + most]) for each in alike.values() for start in range(0, len(each), most)]
 
 
 def _ragged(order: Rows, parts: Sequence[Column]) -> Column:

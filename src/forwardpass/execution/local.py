@@ -20,8 +20,9 @@ from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.process import State
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
 from forwardpass.execution.selftest import self_test
+from forwardpass.execution.states import States
 from forwardpass.execution.wire import Done, Frame, Kind, Loaded
-from forwardpass.steps.protocol import Batch, StepKind
+from forwardpass.steps.protocol import StepKind
 
 
 class LocalWorker:
@@ -50,10 +51,16 @@ class LocalWorker:
         self._clock = clock
         self._own = own or {}
         self._plan: Plan | None = None
+        self._states = States(version.definition.sequence, clock)
         self._refusal: Misconfigured | None = None
         self._settled = asyncio.Event()
         self._last: asyncio.Future[Outcome] | None = None
         self._thread = ThreadPoolExecutor(1, f"forwardpass-{version.pipeline}")
+
+    @property
+    def ready(self) -> bool:
+        """Whether a batch sent now would run."""
+        return self.state is State.READY
 
     async def run(self) -> None:
         """Its whole life: ends when cancelled, or when the version cannot be loaded."""
@@ -126,7 +133,7 @@ class LocalWorker:
         assert self._plan is not None, "nothing is sent to a worker that has not loaded"
         fields = self._plan.signature.outputs
         try:
-            reply = _reply(self._plan, item)
+            reply = _reply(self._plan, self._states, item)
         except Failure as failure:
             reply = merged([failure], fields)
         except Exception:  # a border: it becomes the answer of this item
@@ -138,12 +145,17 @@ class LocalWorker:
         return part
 
 
-def _reply(plan: Plan, item: Item) -> Reply:
+def _reply(plan: Plan, states: States, item: Item) -> Reply:
     """Raises the Failure of all its rows."""
     run, buffers = run_of(0, (item,))
-    columns = columns_of(plan.signature.columns, run, memoryview(b"".join(buffers)), plan.padding)
-    batch = Batch(columns, item.rows, list(range(item.rows)))
-    plan.preprocess(batch)
-    plan.execute(batch)
-    plan.postprocess(batch)
-    return reply_of(batch, plan.signature.outputs, run, plan.padding)
+    staged = states.stage(run)
+    try:
+        batch = staged.batch(columns_of(plan.signature.columns, run, memoryview(b"".join(buffers)), plan.padding))
+        plan.preprocess(batch)
+        plan.execute(batch)
+        plan.postprocess(batch)
+        reply = reply_of(batch, plan.signature.outputs, run, plan.padding)
+        staged.keep(batch)
+        return reply
+    finally:
+        staged.commit()

@@ -1,6 +1,6 @@
 """A loaded model that takes rows: whatever its graph makes of the first axis, rows go in and as many come out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,6 +11,7 @@ from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.engines.protocol import Arrays, End, Engine, ModelFile, Work
+from forwardpass.execution.model_state import States, constants_of, states_of
 from forwardpass.steps.protocol import Column
 
 
@@ -24,32 +25,45 @@ class Model:
         self._engine = engine
         self._ids = count(1)
         self.signature = engine.signature()
+        self.state = states_of(file, self.signature)
+        self._constants = constants_of(file, self.signature)
+        self._whole = bool(self.state or self._constants)
 
     def predict(self, inputs: Arrays, rows: int) -> dict[str, Column]:
         """The outputs of these ``rows`` >= 1 rows, checked against the signature. Raises Failed or Refused for all."""
-        outputs = self._outputs(inputs, rows)
-        return {field.name: _checked(field, outputs, rows) for field in self.signature.outputs}
+        return self.advance(inputs, rows, self.start(rows))[0]
+
+    def start(self, rows: int) -> States:
+        """The states of rows that no step has been made of."""
+        return {each.input: each.zeros(rows) for each in self.state}
+
+    def advance(self, inputs: Arrays, rows: int, state: States) -> tuple[dict[str, Column], States]:
+        """``predict`` as a step from these states: the outputs and the states after it."""
+        outputs = self._outputs(inputs, rows, state)
+        after = {each.input: each.rows_of(outputs, rows) for each in self.state}
+        return {field.name: _checked(field, outputs, rows) for field in self.signature.outputs}, after
 
     def close(self) -> None:
         self._engine.close()
 
-    def _outputs(self, inputs: Arrays, rows: int) -> Arrays:
+    def _outputs(self, inputs: Arrays, rows: int, state: States) -> Arrays:
         if self.signature.batched:
-            return self._run(inputs)
+            return self._run(inputs, {each.input: each.whole(state[each.input]) for each in self.state})
         group = self.signature.fixed_rows
         if group is None:  # no axis for rows: one row is one work, and its arrays have none
-            answers = [
-                self._run({name: _element(column, row) for name, column in inputs.items()}) for row in range(rows)
-            ]
+            answers = [self._run(_elements(inputs, row), _elements(state, row)) for row in range(rows)]
             return self._joined(
                 [{name: np.asarray(value)[np.newaxis] for name, value in each.items()} for each in answers]
             )
         if rows % group:
             raise Refused(Code.SHAPE_MISMATCH, f"this model takes exactly {group} rows at a time; {rows} came")
-        starts = range(0, rows, group)
-        return self._joined(
-            [self._run({name: column[start : start + group] for name, column in inputs.items()}) for start in starts]
-        )
+        answers = []
+        for start in range(0, rows, group):
+            own = {name: column[start : start + group] for name, column in inputs.items()}
+            answer = self._run(own, _elements(state, start))
+            after = {each.output: np.asarray(answer[each.output])[np.newaxis] for each in self.state}
+            answers.append({**answer, **after})
+        return self._joined(answers)
 
     def _joined(self, answers: Sequence[Arrays]) -> Arrays:
         if len(answers) == 1:
@@ -60,8 +74,8 @@ class Model:
                 raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=name)
         return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
-    def _run(self, inputs: Arrays) -> Arrays:
-        work = Work(next(self._ids), inputs)
+    def _run(self, inputs: Arrays, state: Arrays) -> Arrays:
+        work = Work(next(self._ids), {**inputs, **state, **self._constants} if self._whole else inputs)
         self._engine.submit((work,))
         while True:
             for event in self._engine.step():
@@ -74,6 +88,10 @@ class Model:
 def _element(column: Column, row: int) -> NDArray[Any]:
     """One row without its axis, an array even where it is a single value."""
     return np.asarray(column[row], dtype=column.dtype)
+
+
+def _elements(columns: Mapping[str, Column], row: int) -> Arrays:
+    return {name: _element(column, row) for name, column in columns.items()}
 
 
 def _checked(field: Field, outputs: Arrays, rows: int) -> Column:

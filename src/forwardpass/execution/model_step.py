@@ -12,6 +12,7 @@ from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
 from forwardpass.engines.protocol import ModelFile
 from forwardpass.execution import reference
 from forwardpass.execution.binding import ALL, Bound, Rows, bind, fail_unfit
+from forwardpass.execution.carried import Carried
 from forwardpass.execution.groups import predicted
 from forwardpass.execution.model import Model
 from forwardpass.steps.kind import FILE, describe, invalid
@@ -52,21 +53,26 @@ def _declaration(value: object) -> dict[str, Any]:
 DECLARED_ALLOWED = 'a table such as { datatype = "FP32", shape = [4] }, and field = "name" where that differs'
 TABLE = Rule("a table", _any_table)
 MAPPED = table(field_name())
+CONSTANTS = table(Rule("a value: a number, text, true, false, or lists of these", lambda value: value))
 DECLARED = table(Rule(DECLARED_ALLOWED, _declaration))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """Runs ``file`` in ``engine``. Graph inputs take the fields of their names; a single one the latest that fits.
-    ``inputs`` and ``outputs`` map names of the graph to fields; own code declares its whole signature with them."""
+    ``inputs`` and ``outputs`` map names of the graph to fields; own code declares its whole signature with them.
+    Inputs in ``state`` take an output of the step before, zeros at first: steps are the elements of a row in their order,
+    or with [sequence] the requests of one sequence. One axis of a state is free, that of the rows."""
 
     engine: str = option(text(), "the runtime")
     file: str = option(file_name(), "the model file")
     inputs: Mapping[str, Any] | None = option(TABLE, "graph input = field", None)
     outputs: Mapping[str, Any] | None = option(TABLE, "graph output = field", None)
+    state: Mapping[str, str] | None = option(MAPPED, "graph input = the graph output of the step before", None)
+    constants: Mapping[str, Any] | None = option(CONSTANTS, "graph input = what it is in every call", None)
 
 
-OWN = ("engine", "file", "inputs", "outputs")
+OWN = ("engine", "file", "inputs", "outputs", "state", "constants")
 
 
 class ModelStep:
@@ -111,7 +117,7 @@ class ModelStep:
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
         model, bound = self.model(options), self._bound(options, known)
         made = zip(model.signature.outputs, _made(model, options, bound), strict=True)
-        return _runner(model, bound, {graph.name: field for graph, field in made})
+        return _runner(model, bound, {graph.name: field for graph, field in made}, context.place)
 
     def model(self, options: Options) -> Model:
         """The loaded model; the first call loads it. Raises Misconfigured."""
@@ -155,7 +161,7 @@ class ModelStep:
         return [bind(wanted, mapped, known, kind.own_code, alone=len(inputs) == 1) for wanted in inputs]
 
 
-def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field]) -> Prepared:
+def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field], place: str) -> Prepared:
     strings = [each for each in bound if each.wanted.datatype == "BYTES"]
     ragged = {graph for graph, field in made.items() if field.kind == "ragged"}
 
@@ -163,13 +169,18 @@ def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field]) -> 
         for each in strings:
             fail_unfit(batch, each.source)
         batch.settle()
+        carried = Carried(model, batch, place) if model.state else None
 
         def predict(rows: Rows) -> dict[str, Column]:
             inputs = {each.wanted.name: each.rows_of(batch, rows) for each in bound}
+            if carried is not None:
+                return carried.predict(inputs, rows)
             return model.predict(inputs, batch.rows if rows is ALL else len(rows))
 
         if batch.rows:
-            outputs = predicted(batch, bound, ragged, predict)
+            outputs = predicted(batch, bound, ragged, predict, carried.steps() if carried else (ALL,))
+            if carried is not None:
+                carried.keep()
             batch.columns.update({made[graph].name: column for graph, column in outputs.items()})
 
     return run
@@ -213,7 +224,8 @@ def _model_file(kind: EngineKind, options: Options, context: Context) -> ModelFi
     settings = kind.settings(options)
     if kind.own_code:
         settings |= {"inputs": options["inputs"], "outputs": options["outputs"]}
-    return ModelFile(str(context.folder / options["file"]), settings, context.threads)
+    state, constants = options.get("state", {}), options.get("constants", {})
+    return ModelFile(str(context.folder / options["file"]), settings, context.threads, state, constants)
 
 
 def _engine_troubles(kind: EngineKind, written: Mapping[str, Any]) -> list[Trouble]:
@@ -230,6 +242,11 @@ def _engine_troubles(kind: EngineKind, written: Mapping[str, Any]) -> list[Troub
 def _table_troubles(kind: EngineKind, values: ModelOptions) -> list[Trouble]:
     rule: Rule = DECLARED if kind.own_code else MAPPED
     troubles: list[Trouble] = []
+    for key, apart in (("state", values.state), ("constants", values.constants)):
+        if apart and not kind.apart:
+            troubles.append((key, "this engine has no such inputs", "leave it out, or the engine onnxruntime"))
+    for name in {*(values.state or {})} & {*(values.constants or {})}:
+        troubles.append((f"constants.{name}", "is a state too", "one of the two"))
     for key, written in (("inputs", values.inputs), ("outputs", values.outputs)):
         if written is None:
             if kind.own_code:

@@ -18,6 +18,8 @@ from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.kind import FILE
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind
+from forwardpass.steps.verdicts import prepare as apply_rules
+from forwardpass.steps.verdicts import withhold
 
 NOTHING_TO_FOLD = "a step that expands rows before it, such as expand"
 
@@ -68,11 +70,12 @@ class Plan:
         _run(self.models, batch)
 
     def postprocess(self, batch: Batch) -> None:
-        """The rest, then the checks. Afterwards every output is a column of the batch, also when no row is left."""
+        """The rest with the rules, then the checks. Afterwards every output is a column of the batch, also when no row is left."""
         _run(self.after, batch)
         if batch.rows:
             check(self.signature.outputs, self.definition.checks, batch)
             batch.settle()
+            withhold(batch)
         if not batch.rows:
             batch.columns.update({output.name: no_rows(output) for output in self.signature.outputs})
 
@@ -115,9 +118,7 @@ def build(
         raise
 
 
-def _kind(
-    index: int, step: Step, context: Context, shared: dict[str, Model], own: Mapping[str, StepKind]
-) -> StepKind:
+def _kind(index: int, step: Step, context: Context, shared: dict[str, Model], own: Mapping[str, StepKind]) -> StepKind:
     if step.use == ModelStep.name:
         return ModelStep(context, shared)
     with _at(index):
@@ -161,7 +162,10 @@ def _walk(
     if outside:
         problem = Problem(FILE, "steps", "the rows that a step expanded are not folded again", "a step fold behind it")
         raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
-    return stages, _outputs(definition, known, last)
+    outputs = _outputs(definition, known, last)
+    if definition.rules:
+        stages.append(Stage(apply_rules(definition, known, outputs), 0, False))
+    return stages, outputs
 
 
 def _outputs(definition: Pipeline, known: Mapping[str, Field], last: Sequence[Field]) -> tuple[Field, ...]:

@@ -84,6 +84,11 @@ class WorkerProcess:
         self._end: socket.socket | None = None
         self._gone: asyncio.Future[Code] | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether a batch sent now would run."""
+        return self.state is State.READY
+
     async def run(self) -> None:
         deaths: deque[float] = deque()
         try:

@@ -6,6 +6,7 @@ So optimised and plain form are compared at load, where that is cheap, and a mod
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from forwardpass.core.clock import monotonic_s
@@ -61,7 +62,8 @@ def _expected(plain: Model) -> tuple[Answers, int]:
 def _answers(model: Model, free: int) -> Answers:
     rows = model.signature.fixed_rows or ROWS_COMPARED
     try:
-        return model.predict(arrays(model.signature.inputs, rows, free), rows)
+        outputs, state = model.advance(arrays(model.signature.inputs, rows, free), rows, model.start(rows))
+        return outputs | {f"state {name}": column for name, column in state.items()}
     except Failure:
         return None
 
@@ -75,7 +77,7 @@ def _same(expected: dict[str, Column], found: Answers) -> bool:
 
 
 def _with(file: ModelFile, options: Mapping[str, Any]) -> ModelFile:
-    return ModelFile(file.path, {**file.options, **options}, file.threads)
+    return replace(file, options={**file.options, **options})
 
 
 def _warning(file: ModelFile, options: Mapping[str, Any]) -> str:

@@ -96,6 +96,7 @@ class Run(msgspec.Struct, array_like=True, frozen=True):
     rows: list[int]
     shapes: list[list[tuple[int, ...]]]  # [column][item], or one entry when all items agree
     sizes: list[int]  # bytes per column, all items
+    sequences: list[tuple[int, bool, bool] | None] = []  # per item (number, starts it, ends it); [] = none has one
 
 
 class PartMeta(msgspec.Struct, array_like=True, frozen=True):

@@ -21,6 +21,7 @@ from forwardpass.execution.box import close_box
 from forwardpass.execution.loading import DETAIL_BYTES_MAX, loaded_plan
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.replies import Reply, columns_of, merged, per_item, reply_of, too_large
+from forwardpass.execution.states import Staged, States
 from forwardpass.execution.wire import Done, Kind, Load, Run
 from forwardpass.steps.protocol import Batch, Column
 
@@ -31,7 +32,7 @@ BEAT_S = 1.0
 class Job:
     """A batch that was preprocessed: ``batch`` is None when that failed as a whole."""
 
-    run: Run
+    staged: Staged
     columns: dict[str, Column]
     batch: Batch | None
     preprocess_s: float
@@ -56,6 +57,7 @@ class Worker:
         plan = loaded_plan(load, self.send)
         if plan is None:
             return
+        self._states = States(plan.definition.sequence, monotonic_s)
         second = threading.Thread(target=self._take_turns, args=(plan,), name="turns")
         second.start()
         self._take_turns(plan)
@@ -92,11 +94,11 @@ class Worker:
             frame = wire.receive(self._end)
         except wire.NoRoom as error:
             failure = Failed(Code.ENGINE_OUT_OF_MEMORY, "the batch does not fit into the worker's memory limit")
-            return Job(wire.decode.run.decode(error.meta), {}, None, 0.0, failure)
+            return Job(self._states.stage(wire.decode.run.decode(error.meta)), {}, None, 0.0, failure)
         if frame is None:
             self._stopping.set()
             return None
-        return self._preprocess(plan, wire.decode.run.decode(frame.meta), frame.payload)
+        return self._preprocess(plan, self._states.stage(wire.decode.run.decode(frame.meta)), frame.payload)
 
     def beat(self) -> None:
         while not self._stopping.wait(BEAT_S):
@@ -105,35 +107,39 @@ class Worker:
             except OSError:
                 return
 
-    def _preprocess(self, plan: Plan, run: Run, payload: memoryview) -> Job:
+    def _preprocess(self, plan: Plan, staged: Staged, payload: memoryview) -> Job:
         started = monotonic_s()
         columns: dict[str, Column] = {}
         try:
-            columns = columns_of(plan.signature.columns, run, payload, plan.padding)
-            batch = _batch(columns, sum(run.rows))
+            columns = columns_of(plan.signature.columns, staged.run, payload, plan.padding)
+            batch = staged.batch(columns)
             plan.preprocess(batch)
-            return Job(run, columns, batch, monotonic_s() - started)
+            return Job(staged, columns, batch, monotonic_s() - started)
         except Exception as error:  # a border: it becomes the answer of this batch
-            return Job(run, columns, None, monotonic_s() - started, _failure(error))
+            return Job(staged, columns, None, monotonic_s() - started, _failure(error))
 
     def _execute(self, plan: Plan, job: Job) -> None:
         started = executed = monotonic_s()
+        run, staged = job.staged.run, job.staged
         try:
             if job.batch is None:
                 raise job.failure or Failed(Code.INTERNAL, "preprocessing left nothing")
             plan.execute(job.batch)
             executed = monotonic_s()
             plan.postprocess(job.batch)
-            reply = reply_of(job.batch, plan.signature.outputs, job.run, plan.padding)
+            reply = reply_of(job.batch, plan.signature.outputs, run, plan.padding)
+            staged.keep(job.batch)
         except Exception as error:  # a border: find out whose fault it is
             reply = _one_by_one(plan, job, _failure(error))
             executed = monotonic_s()
         times = (job.preprocess_s, executed - started, monotonic_s() - executed)
+        undo = staged.commit()  # before the answer: the next request of a sequence may follow it at once
         try:
-            self._answer(job.run.batch, reply, times)
+            self._answer(run.batch, reply, times)
         except wire.WireError:  # all answers together are more than a frame holds
+            undo()
             failure = too_large(sum(map(len, reply.buffers)))
-            self._answer(job.run.batch, merged([failure] * len(job.run.rows), plan.signature.outputs), times)
+            self._answer(run.batch, merged([failure] * len(run.rows), plan.signature.outputs), times)
 
     def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float]) -> None:
         self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
@@ -141,24 +147,21 @@ class Worker:
 
 def _one_by_one(plan: Plan, job: Job, failure: Failure) -> Reply:
     """Each item by itself; with one item only, or no columns to begin with, the failure stands."""
-    if len(job.run.rows) == 1 or not job.columns:
-        return merged([failure] * len(job.run.rows), plan.signature.outputs)
+    run = job.staged.run
+    if len(run.rows) == 1 or not job.columns:
+        return merged([failure] * len(run.rows), plan.signature.outputs)
     replies: list[Reply | Failure] = []
-    for rows, columns in per_item(job.columns, job.run, plan.padding):
-        batch = _batch(columns, rows)
+    for item, (rows, columns) in enumerate(per_item(job.columns, run, plan.padding)):
+        batch = job.staged.batch(columns, item)
         try:
             plan.preprocess(batch)
             plan.execute(batch)
             plan.postprocess(batch)
-            run = Run(job.run.batch, [rows], [], [])
-            replies.append(reply_of(batch, plan.signature.outputs, run, None))
+            replies.append(reply_of(batch, plan.signature.outputs, Run(run.batch, [rows], [], []), None))
+            job.staged.keep(batch, item)
         except Exception as error:  # a border: this item's own answer
             replies.append(_failure(error))
     return merged(replies, plan.signature.outputs)
-
-
-def _batch(columns: dict[str, Column], rows: int) -> Batch:
-    return Batch(dict(columns), rows, list(range(rows)))
 
 
 def _failure(error: Exception) -> Failure:

@@ -79,7 +79,7 @@ class Handle:
             if outcome != "ok":
                 variant.queue.discard(items)
             if visit is not None:
-                variant.sequences.leave(visit)
+                variant.sequences.leave(visit, answered=outcome == "ok")
             record = self._observe(variant, request, parts, outcome)
         if request.receipt:
             answer.receipt = receipt(record)

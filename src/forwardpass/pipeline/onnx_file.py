@@ -80,7 +80,7 @@ def external_data(descriptor: int, name: str) -> tuple[External, ...]:
         sign = _other_kind(data[:_SNIFF_BYTES])
         if sign:
             raise invalid(name, sign)
-        return _Walk(data, name).model()
+        return Walk(data, name).model()
 
 
 def check_external(externals: Iterable[External], name: str, beside: Callable[[str], int | str]) -> tuple[Problem, ...]:
@@ -113,7 +113,7 @@ def _other_kind(start: bytes) -> str:
     return next((kind for sign, kind in _SIGNS if text.startswith(sign) or start.startswith(sign)), "")
 
 
-class _Walk:
+class Walk:
     """One pass over the wire format. A field is (number, wire type, begin, end); a varint's value is in ``begin``."""
 
     def __init__(self, data: mmap.mmap, name: str) -> None:
@@ -133,7 +133,7 @@ class _Walk:
                 externals += self._tensor(begin, end)
                 continue
             inner = _INNER[kind]
-            for number, wire, first, last in self._fields(begin, end, _NUMBERS if kind == "attribute" else None):
+            for number, wire, first, last in self.fields(begin, end, _NUMBERS if kind == "attribute" else None):
                 if kind == "model":
                     seen.add(number)
                 if wire == _BYTES and number in inner:
@@ -149,16 +149,16 @@ class _Walk:
         entries: dict[str, str] = {}
         external = False
         data_type = 0
-        for number, wire, first, last in self._fields(begin, end):
+        for number, wire, first, last in self.fields(begin, end):
             match number, wire:
                 case 1, 0:
                     dims.append(first)
                 case 1, 2:
-                    dims += self._packed(first, last)
+                    dims += self.packed(first, last)
                 case 2, 0:
                     data_type = first
                 case 8, 2:
-                    tensor = self._text(first, last)
+                    tensor = self.text(first, last)
                 case 13, 2:
                     external = True
                     self._entry(first, last, entries, tensor)
@@ -168,7 +168,7 @@ class _Walk:
 
     def _entry(self, begin: int, end: int, entries: dict[str, str], tensor: str) -> None:
         parts = {
-            number: self._text(first, last) for number, wire, first, last in self._fields(begin, end) if wire == _BYTES
+            number: self.text(first, last) for number, wire, first, last in self.fields(begin, end) if wire == _BYTES
         }
         key = parts.get(1, "")
         if key in entries:
@@ -192,9 +192,10 @@ class _Walk:
     def _bad_tensor(self, tensor: str, found: str) -> Misconfigured:
         return Misconfigured(Code.MODEL_INVALID, (Problem(self.name, f"tensor {show(tensor)}", found, ""),))
 
-    def _fields(
+    def fields(
         self, begin: int, end: int, skip: re.Pattern[bytes] | None = None
     ) -> Iterator[tuple[int, int, int, int]]:
+        """The fields of the message at these bytes. Raises Misconfigured for what is none."""
         at = begin
         while at < end:
             skipped = skip.match(self.data, at, end) if skip else None
@@ -239,7 +240,8 @@ class _Walk:
             return invalid(self.name, f"cut short, or no ONNX model: {end} bytes are there, {needed} are needed")
         return invalid(self.name, "damaged, or no ONNX model")
 
-    def _packed(self, begin: int, end: int) -> list[int]:
+    def packed(self, begin: int, end: int) -> list[int]:
+        """The integers of a packed field."""
         values = []
         at = begin
         while at < end:
@@ -247,6 +249,6 @@ class _Walk:
             values.append(value)
         return values
 
-    def _text(self, begin: int, end: int) -> str:
-        """At most 4 KiB of it: names and locations that are longer are refused by whoever reads them."""
-        return bytes(self.data[begin : min(end, begin + 4096)]).decode("utf-8", "replace")
+    def text(self, begin: int, end: int, bytes_max: int = 4096) -> str:
+        """At most so much of it: names and locations that are longer are refused by whoever reads them."""
+        return bytes(self.data[begin : min(end, begin + bytes_max)]).decode("utf-8", "replace")

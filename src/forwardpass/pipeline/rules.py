@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from forwardpass.core.errors import Misconfigured, show
-from forwardpass.core.pipeline import Input, Pipeline, Step
+from forwardpass.core.pipeline import Input, Pipeline, Rule, Step
 from forwardpass.pipeline import golden_files
 from forwardpass.pipeline.document import closest
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.steps.catalogue import OWN_PREFIX, kind_of
+from forwardpass.steps.catalogue import kinds as built_in
 from forwardpass.steps.own import FILE as OWN_FILE
 from forwardpass.steps.protocol import StepKind
+from forwardpass.steps.rule_ready import mistakes
 
 Finding = tuple[str, str, str]
 
@@ -33,6 +35,9 @@ _KEYS_OF_TYPE = {
     "record": {"columns"},
     "tensor": {"datatype", "shape"},
 }
+KEEPING = ("frames", "voice_events")
+"""Kinds of step that keep something of a sequence; a model does with ``state``."""
+
 _WITHOUT_BATCHING = ("cost", "cost_max", "buckets_bytes", "tolerance")
 """Not rows_max, which then bounds one request, nor wait_ms: users try batching on and off with it left as it is."""
 
@@ -44,8 +49,10 @@ def findings(
     yield from _inputs(pipeline.inputs, document)
     yield from _steps(pipeline, folder, kinds)
     yield from _outputs_and_checks(pipeline)
+    yield from _verdicts(pipeline, document)
     yield from _batch(pipeline, _table(document, "batch"))
     yield from _padding(pipeline)
+    yield from _sequence(pipeline, kinds)
     yield from _golden(pipeline)
     yield from golden_files.problems(pipeline, folder)
     for name in pipeline.files:
@@ -156,6 +163,31 @@ def _outputs_and_checks(pipeline: Pipeline) -> Iterator[Finding]:
                 yield join("checks.range", name), "no such output", closest(name, dict.fromkeys(pipeline.outputs))
 
 
+def _verdicts(pipeline: Pipeline, document: Mapping[str, Any]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for place, rule in enumerate(pipeline.rules):
+        key = f"rules[{place}]"
+        written = _table(document, "rules", place)
+        misread = any(written.get(action) not in (None, {}, []) for action in ("set", "drop", "flag", "refuse"))
+        if rule.name in seen:
+            yield f"{key}.name", f'"{rule.name}" is there twice', "rules need names of their own"
+        seen.add(rule.name)
+        for inside, found, allowed in mistakes(rule):
+            if inside or not misread:  # else what it does is wrong, and told
+                yield f"{key}.{inside}".rstrip("."), found, allowed
+        if pipeline.outputs:
+            yield from _targets(rule, key, pipeline.outputs)
+
+
+def _targets(rule: Rule, key: str, outputs: tuple[str, ...]) -> Iterator[Finding]:
+    named = [("each", rule.each)] if rule.each else [(join("set", name), name) for name in rule.set]
+    if not isinstance(rule.drop, bool):
+        named += [(f"drop[{place}]", name) for place, name in enumerate(rule.drop)]
+    for inside, name in named:
+        if name not in outputs:
+            yield f"{key}.{inside}", "no such output", closest(name, dict.fromkeys(outputs))
+
+
 def _batch(pipeline: Pipeline, written: Mapping[str, Any]) -> Iterator[Finding]:
     batch = pipeline.batch
     if not batch.enabled:
@@ -177,6 +209,18 @@ def _batch(pipeline: Pipeline, written: Mapping[str, Any]) -> Iterator[Finding]:
         yield "batch.buckets_bytes", "not ascending", "each bucket larger than the one before"
     if batch.buckets_bytes and not any(given.type in ("text", "texts", "bytes") for given in pipeline.inputs):
         yield "batch.buckets_bytes", "has no effect without an input of type text, texts or bytes", "leave it out"
+
+
+def _sequence(pipeline: Pipeline, kinds: Mapping[str, StepKind]) -> Iterator[Finding]:
+    if pipeline.sequence is None:
+        return
+    known = {*built_in(), "model"}  # of a kind that a package or a program brings nobody knows here
+    for step in pipeline.steps:
+        keeps = step.use in KEEPING or (step.use == "model" and "state" in step.options)
+        if keeps or (step.use in kinds and step.use not in known):
+            return
+    allowed = f"a model with state, or a step of {', '.join(KEEPING)}"
+    yield "sequence", "has no effect, as no step keeps anything from one request to the next", allowed
 
 
 def _padding(pipeline: Pipeline) -> Iterator[Finding]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from forwardpass.core.pipeline import Golden, Input, Signature
+from forwardpass.core.pipeline import Golden, Input, Pipeline, Signature, Step
 from forwardpass.pipeline.definition import bare
+from forwardpass.pipeline.recognise.recognised import Recognised
 from forwardpass.pipeline.toml_text import toml_key, toml_value
 
 INPUTS_SHOWN_MAX = 3
@@ -38,9 +39,47 @@ _NOT_BATCHED = """
 enabled = false                   # the model does not take several rows of different callers at once:
 """
 
+_CHECKS = """\
+[checks]                          # what must hold of every answer; one that fails it is an error
+finite = true                     # no NaN, no infinity
+"""
+
 _NOT_PROVED = """
 [batch]                           # rows run one by one until it is proved that they may run together:
 """
+
+
+def recognised_starter(
+    name: str, found: Recognised, golden: Sequence[Golden], *, apart: str = "", proved: bool = True
+) -> str:
+    """A commented definition for a model of a known family: what it was told by, what is assumed, and the steps.
+
+    The rest is as in ``starter``.
+    """
+    return "".join(
+        [
+            f"# Pipeline {toml_value(name)}. After a change: forwardpass check FOLDER\n#\n",
+            f"# Recognised as {_comment(found.family)}, by\n",
+            *(f"#   {_comment(text)}\n" for text in found.known),
+            *(["# Assumed, so look whether it is right:\n"] if found.assumed else []),
+            *(f"#   {_comment(text)}\n" for text in found.assumed),
+            f"\ndescription = {toml_value(name)}\n",
+            f"outputs = {toml_value(found.outputs)}\n\n",
+            *(_input(given) for given in found.inputs),
+            *(
+                "".join([*(f"# {_comment(why)}\n" for why in placed.why), "[[steps]]\n", *_step(placed.step), "\n"])
+                for placed in found.steps
+            ),
+            _CHECKS,
+            _batch(apart, proved),
+            *_golden(golden),
+        ]
+    )
+
+
+def draft(found: Recognised) -> Pipeline:
+    """The pipeline that ``recognised_starter`` writes, without golden examples and as if rows might share a batch."""
+    return Pipeline(tuple(placed.step for placed in found.steps), inputs=found.inputs, outputs=found.outputs)
 
 
 def starter(
@@ -60,7 +99,7 @@ def starter(
             *_inputs(signature.inputs),
             _AROUND_THE_MODEL,
             "\n[[steps]]\n",
-            *_step(model_file),
+            *_step(bare(model_file).steps[0]),
             _AFTER_THE_MODEL,
             *_checks(signature),
             _batch(apart, proved),
@@ -79,18 +118,27 @@ def _inputs(inputs: Sequence[Input]) -> Iterator[str]:
     if len(inputs) > INPUTS_SHOWN_MAX:
         yield f"# The inputs are the model's own {len(inputs)}. To bound or rename them, list each as [[inputs]].\n\n"
         return
-    for given in inputs:
-        yield f"[[inputs]]\nname = {toml_value(given.name)}\ntype = {toml_value(given.type)}\n"
-        if given.type == "tensor":
-            yield f"datatype = {toml_value(given.datatype)}\n"
-            yield f"shape = {toml_value(given.shape)}  # of one row; -1 = any length\n"
-        if given.type == "record":
-            yield f"columns = {toml_value(given.columns)}\n"
-        yield "\n"
+    yield from map(_input, inputs)
 
 
-def _step(model_file: str) -> Iterator[str]:
-    step = bare(model_file).steps[0]
+def _input(given: Input) -> str:
+    lines = [f"[[inputs]]\nname = {toml_value(given.name)}\ntype = {toml_value(given.type)}\n"]
+    if given.type == "tensor":
+        lines.append(f"datatype = {toml_value(given.datatype)}\n")
+        lines.append(f"shape = {toml_value(given.shape)}  # of one row; -1 = any length\n")
+    if given.type == "record":
+        lines.append(f"columns = {toml_value(given.columns)}\n")
+    if given.bytes_max is not None:
+        lines.append(f"bytes_max = {toml_value(given.bytes_max)}\n")
+    return "".join([*lines, "\n"])
+
+
+def _comment(text: str) -> str:
+    """Text of anybody's file in one line of a comment."""
+    return toml_value(text)[1:-1].replace('\\"', '"')
+
+
+def _step(step: Step) -> Iterator[str]:
     yield f"use = {toml_value(step.use)}\n"
     for key, value in step.options.items():
         yield f"{toml_key(key)} = {toml_value(value)}\n"
@@ -98,8 +146,7 @@ def _step(model_file: str) -> Iterator[str]:
 
 def _checks(signature: Signature) -> Iterator[str]:
     example = signature.outputs[0].name if signature.outputs else "score"
-    yield "\n[checks]                          # what must hold of every answer; one that fails it is an error\n"
-    yield "finite = true                     # no NaN, no infinity\n"
+    yield "\n" + _CHECKS
     yield f"# range = {toml_value({example: [0.0, 1.0]})}\n"
 
 

@@ -9,9 +9,10 @@ from typing import Self
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Refused
 from forwardpass.core.pipeline import Version
+from forwardpass.execution.process import WorkerProcess
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
-from forwardpass.rollout.variant import Variant
+from forwardpass.rollout.variant import MakeWorker, Variant
 
 _log = logging.getLogger("forwardpass.rollout")
 Verify = Callable[[Variant], Awaitable[None]]
@@ -20,11 +21,14 @@ Verify = Callable[[Variant], Awaitable[None]]
 class Fleet:
     """Use as an async context manager: leaving it ends every variant at once (drain first with ``close``)."""
 
-    def __init__(self, routes: Routes, verify: Verify, *, threads: int, clock: Clock) -> None:
+    def __init__(
+        self, routes: Routes, verify: Verify, *, threads: int, clock: Clock, make_worker: MakeWorker = WorkerProcess
+    ) -> None:
         self._routes = routes
         self._verify = verify
         self._threads = threads
         self._clock = clock
+        self._make_worker = make_worker
         self._tasks: dict[Variant, asyncio.Task[None]] = {}
         self._group = asyncio.TaskGroup()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -46,7 +50,7 @@ class Fleet:
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
             threads = max(1, self._threads // version.definition.workers.count)
-            variant = Variant(version, threads=threads, clock=self._clock)
+            variant = Variant(version, threads=threads, clock=self._clock, make_worker=self._make_worker)
             self._routes.add(variant)
             self._tasks[variant] = self._group.create_task(self._run(variant))
             stage = await variant.settled()

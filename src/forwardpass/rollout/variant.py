@@ -10,9 +10,11 @@ from forwardpass.batching.cost import CostModel
 from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
+from forwardpass.batching.sequences import SequenceTable
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Signature, Version
+from forwardpass.execution.local import LocalWorker
 from forwardpass.execution.process import State, WorkerProcess
 from forwardpass.execution.wire import Loaded
 from forwardpass.rollout.lifecycle import Stage, move
@@ -21,11 +23,17 @@ QUARANTINE_S = 600.0
 USABLE = (State.READY, State.STALLED, State.RESTARTING)
 """What of a worker lets requests queue for it."""
 
+Worker = WorkerProcess | LocalWorker
+MakeWorker = Callable[..., Worker]
+"""(version, index, *, threads, clock) -> a worker that has not begun to live."""
+
 
 class Variant:
     """``run`` is its whole life. Nothing is taken in before ``stage`` is ready."""
 
-    def __init__(self, version: Version, *, threads: int, clock: Clock) -> None:
+    def __init__(
+        self, version: Version, *, threads: int, clock: Clock, make_worker: MakeWorker = WorkerProcess
+    ) -> None:
         definition = version.definition
         self.version = version
         self.stage = Stage.LOADING
@@ -40,10 +48,11 @@ class Variant:
         self.quarantine = Quarantine(QUARANTINE_S, clock)
         self.batcher = Batcher(self.queue, definition.batch, model, self.quarantine, clock)
         self.grouping = Grouping((), definition.batch, batched=True)
-        self.workers = [
-            WorkerProcess(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
+        self.workers: list[Worker] = [
+            make_worker(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
         ]
         self.queue.parallel = len(self.workers)
+        self.sequences = SequenceTable(definition.sequence, self.workers, clock)
         self._settled = asyncio.Event()
         self._leaving = asyncio.Event()
         self._idle = asyncio.Event()
@@ -131,7 +140,8 @@ class Variant:
             self.batching_reason = f"off: {self.loaded.reason}"
         elif not self.batch.enabled:
             self.batching_reason = "off: batch.enabled is false"
-        self.grouping = Grouping(self.signature.columns, self.batch, batched=self.signature.batched)
+        signature = self.signature
+        self.grouping = Grouping(signature.columns, self.batch, batched=signature.batched, outputs=signature.outputs)
 
     def _enter(self, stage: Stage) -> None:
         self.stage = move(self.stage, stage)

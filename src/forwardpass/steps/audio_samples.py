@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.audio_decode import QUALITY, encoded_sound
-from forwardpass.steps.audio_headers import RATE_HZ_MAX, RATE_HZ_MIN
+from forwardpass.steps.audio_headers import RATE_HZ_MAX, RATE_HZ_MIN, Unfit, is_wav, wav_heading
 from forwardpass.steps.kind import Fit, Kind, missing, pick
 from forwardpass.steps.options import Trouble, field_name, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
@@ -27,10 +27,15 @@ class PcmSamples:
 
     Makes ``output``, ragged FP32 [samples] from -1 to 1: a sample divided by 32,768. An odd number of bytes fails its
     row with ``audio_format``, also inside a sequence: each request holds whole samples. No bytes are no samples.
+    With ``rate_hz`` a whole WAV of such samples at this rate is taken as well, for the samples in it; any other WAV
+    fails its row with ``audio_format``, instead of being heard with its header as noise.
     """
 
     input: str | None = option(field_name(), "the bytes; without it the latest audio field, else bytes field", None)
     output: str = option(field_name(), "where the samples go", "samples")
+    rate_hz: int | None = option(
+        whole(RATE_HZ_MIN, RATE_HZ_MAX), "samples a second of a WAV that is taken; without it none is", None
+    )
 
 
 def _pcm_fields(options: PcmSamples, known: FieldMap) -> list[Field]:
@@ -46,14 +51,35 @@ def _pcm(options: PcmSamples, known: FieldMap, context: Context) -> Prepared:
         for row, data in enumerate(batch.columns[source]):
             if data is None:
                 batch.fail(row, missing(source))
-            elif len(data) % 2:
-                text = f"{source}: {len(data)} bytes are no whole number of samples of 2 bytes"
-                batch.fail(row, Refused(Code.AUDIO_FORMAT, text, field=source))
-            else:
-                samples[row] = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(PCM_FULL_SCALE)
+                continue
+            try:
+                values = np.frombuffer(_raw(data, options.rate_hz), "<i2")
+            except Unfit as unfit:
+                batch.fail(row, Refused(unfit.code, f"{source}: {unfit.text}", field=source))
+                continue
+            samples[row] = values.astype(np.float32) / np.float32(PCM_FULL_SCALE)
         batch.columns[options.output] = object_column(samples)
 
     return run
+
+
+def _raw(data: bytes, rate_hz: int | None) -> bytes:
+    """The bytes of whole samples. Raises Unfit."""
+    if not is_wav(data):
+        if len(data) % 2:
+            raise Unfit(Code.AUDIO_FORMAT, f"{len(data)} bytes are no whole number of samples of 2 bytes")
+        return data
+    if rate_hz is None:
+        raise Unfit(Code.AUDIO_FORMAT, "is a WAV; samples without a header are taken here")
+    heading = wav_heading(data)
+    if heading.damage:
+        raise Unfit(Code.AUDIO_FORMAT, heading.damage)
+    if (heading.coding, heading.channels, heading.rate_hz) != ("PCM_16", 1, rate_hz):
+        found = (
+            f"is a WAV of {heading.coding}, {heading.rate_hz} samples a second and channel, {heading.channels} channels"
+        )
+        raise Unfit(Code.AUDIO_FORMAT, f"{found}; PCM_16, {rate_hz} and 1 are taken here")
+    return data[heading.start : heading.end]
 
 
 @dataclass(frozen=True, kw_only=True)

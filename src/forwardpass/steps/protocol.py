@@ -68,7 +68,7 @@ class Batch:
     def slots(self, row: int) -> Slots | None:
         """What is kept of the current row's sequence, to be read and written; None when it continues none.
 
-        What is written counts only if the row gets an answer.
+        What is written counts only if the row gets an answer; what is read must be replaced, never changed in place.
         """
         return self.sequences.get(self.origin[row])
 

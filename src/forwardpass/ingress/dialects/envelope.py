@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Version
+from forwardpass.core.request import Turn
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
 DEADLINE_S_MAX = 300.0
@@ -13,9 +14,15 @@ NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
 
 
-def answer_headers(request_id: str, version: Version) -> list[tuple[bytes, bytes]]:
-    """Who answered: on every inference answer."""
-    return [(b"X-Request-Id", request_id.encode()), *_version_headers(version.pipeline, version.number, version.digest)]
+def answer_headers(request_id: str, version: Version, sequence: Turn | None = None) -> list[tuple[bytes, bytes]]:
+    """Who answered, and in which sequence: on every inference answer."""
+    headers = [
+        (b"X-Request-Id", request_id.encode()),
+        *_version_headers(version.pipeline, version.number, version.digest),
+    ]
+    if sequence is not None:
+        headers.append((b"X-Sequence-Id", sequence.id.encode()))
+    return headers
 
 
 @lru_cache(1024)

@@ -11,6 +11,7 @@ from forwardpass.core.timeline import Timeline
 from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialects import multipart
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, answer_headers, media_type, receipt_asked
+from forwardpass.ingress.dialects.turns import turn_of_headers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.status import error_body
 from forwardpass.ingress.strict_json import LIMITS, JsonLimits
@@ -46,6 +47,7 @@ def decode(
         deadline_s=None if deadline_ms is None else deadline_ms / 1000,
         receipt=receipt,
         single=single,
+        sequence=turn_of_headers(http),
     )
 
 
@@ -64,7 +66,7 @@ def encode(answer: Answer, request: Request) -> HttpAnswer:
     if answer.receipt is not None:
         body["receipt"] = answer.receipt
     return HttpAnswer(
-        200, orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=answer_headers(request.id, answer.version)
+        200, orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=answer_headers(request.id, answer.version, request.sequence)
     )
 
 

@@ -51,7 +51,7 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
     if answer.receipt is not None:
         body["receipt"] = answer.receipt
     text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
-    headers = answer_headers(request.id, version)
+    headers = answer_headers(request.id, version, request.sequence)
     if not buffers:
         return HttpAnswer(200, text, headers=headers)
     headers.append((b"Inference-Header-Content-Length", b"%d" % len(text)))

@@ -7,7 +7,7 @@ import orjson
 from forwardpass.core.pipeline import Field, Signature, Version
 from forwardpass.ingress.message import HttpAnswer
 
-EXTENSIONS = ("binary_tensor_data", "parameters", "schedule_policy")
+EXTENSIONS = ("binary_tensor_data", "parameters", "schedule_policy", "sequence", "sequence(string_id)")
 
 
 def live() -> HttpAnswer:

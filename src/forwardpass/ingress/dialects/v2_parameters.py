@@ -8,6 +8,8 @@ from msgspec import UNSET
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.request import Parameter, Request
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, check_receipt
+from forwardpass.ingress.dialects.turns import NAMES as SEQUENCE_NAMES
+from forwardpass.ingress.dialects.turns import turn_of_parameters
 from forwardpass.ingress.dialects.v2_input import InferInput, Parameters
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
@@ -15,10 +17,7 @@ COUNT_MAX = 64
 STRING_CHARACTERS_MAX = 1024
 PRIORITY_MAX = 2**32 - 1
 
-_MEANT = ("priority", "timeout", "receipt", "binary_data_output")
-_SEQUENCE: dict[str, tuple[Parameter, ...]] = {
-    "sequence_id": (0, ""), "sequence_start": (False,), "sequence_end": (False,),
-}  # fmt: skip
+_MEANT = ("priority", "timeout", "receipt", "binary_data_output", *SEQUENCE_NAMES)
 _UNSUPPORTED = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
@@ -31,6 +30,7 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
     """
     if len(parameters) > COUNT_MAX:
         raise refuse(Code.OUT_OF_RANGE, "/parameters", f"at most {COUNT_MAX} are allowed, got {len(parameters)}")
+    sequence: dict[str, Parameter] = {}
     for name, value in parameters.items():
         where = f"/parameters/{name}"
         match name:
@@ -44,8 +44,12 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
                 request.receipt = True
             case "binary_data_output":
                 request.binary_default = _boolean(value, where)
+            case "sequence_id" | "sequence_start" | "sequence_end":
+                sequence[name] = value
             case _:
                 _keep(request, name, value, where)
+    if sequence:
+        request.sequence = turn_of_parameters(sequence)
 
 
 def apply_output(request: Request, output: str, parameters: Parameters, where: str) -> None:
@@ -72,10 +76,6 @@ def input_bytes(given: InferInput, where: str) -> int | None:
 
 
 def _keep(request: Request, name: str, value: Parameter, where: str) -> None:
-    if name in _SEQUENCE:
-        if value not in _SEQUENCE[name]:
-            raise refuse(Code.UNKNOWN_FIELD, where, "sequences are not supported")
-        return
     if name in _UNSUPPORTED or not _NAME.fullmatch(name) or name == "constructor":
         raise _unknown(name, _MEANT, "/parameters")
     if difflib.get_close_matches(name, _MEANT, 1, 0.85):

@@ -1,0 +1,300 @@
+"""The front's table of sequences: whose turn it is, which worker it goes to, and what becomes of it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.batching.making import item
+from tests.batching.test_batcher import bench, turns
+
+from forwardpass.batching.sequences import WAITING_MAX, SequenceTable, Visit
+from forwardpass.batching.ticket import Held, Item, Part
+from forwardpass.core.clock import FakeClock
+from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.pipeline import Batch, Sequences
+from forwardpass.core.request import Request, Turn
+from forwardpass.core.timeline import Timeline
+
+OK = Part(1, [], {}, [])
+ROW_FAILED = Part(0, [], {0: Failed(Code.STEP_FAILED, "no")}, [])
+
+
+@dataclass
+class Worker:
+    index: int
+    deaths: int = 0
+    ready: bool = True
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+class Front:
+    """A table over workers, and the ways in which a request goes through it."""
+
+    def __init__(self, workers: int = 1, limits: Sequences | None = Sequences(idle_s=60.0)) -> None:  # noqa: B008 - frozen
+        self.clock = FakeClock()
+        self.workers = [Worker(index) for index in range(workers)]
+        self.table = SequenceTable(limits, self.workers, self.clock)
+
+    async def enter(self, id: str, *, start: bool = False, end: bool = False, rows: int = 1, **given: Any) -> Visit:
+        request = Request("r", [], rows, Timeline(), tenant=given.pop("tenant", "anonymous"))
+        return await self.table.enter(request, Turn(id, start, end), [item(rows, **given)])
+
+    async def ask(
+        self, id: str, part: Part | None = OK, *, taken: bool = True, answered: bool = True, **turn: Any
+    ) -> Held:
+        """One request from its turn to its end; ``part`` None: nobody knows how it ended."""
+        visit = await self.enter(id, **turn)
+        visit.item.taken, visit.item.result = taken, part
+        self.table.leave(visit, answered=answered)
+        assert visit.item.held is not None
+        return visit.item.held
+
+    async def refusal(self, id: str, **turn: Any) -> Failure:
+        with pytest.raises(Failure) as caught:
+            await self.enter(id, **turn)
+        return caught.value
+
+
+@in_loop
+async def test_requests_of_a_sequence_go_to_the_worker_that_started_it() -> None:
+    front = Front(3)
+    first = {id: (await front.ask(id, start=True)).worker for id in "abcd"}
+    assert first == {"a": 0, "b": 1, "c": 2, "d": 0}  # the one with the fewest
+    assert [(await front.ask(id)).worker for id in "abcd"] == [0, 1, 2, 0]
+    front.workers[1].ready = False
+    assert (await front.ask("e", start=True)).worker == 2
+
+
+@in_loop
+async def test_what_was_never_started_has_ended_or_was_idle_is_not_found() -> None:
+    front = Front()
+    assert (await front.refusal("a")).code is Code.SEQUENCE_NOT_FOUND
+    await front.ask("a", start=True)
+    await front.ask("a", end=True)
+    assert (await front.refusal("a")).code is Code.SEQUENCE_NOT_FOUND
+    await front.ask("b", start=True)
+    front.clock.advance(60.0)
+    await front.ask("b")
+    front.clock.advance(60.1)
+    refused = await front.refusal("b")
+    assert (refused.code, len(front.table)) == (Code.SEQUENCE_NOT_FOUND, 0)
+    assert "idle for more than 60 s" in refused.text
+
+
+@in_loop
+async def test_a_start_of_a_live_sequence_starts_it_again_where_it_is() -> None:
+    front = Front(2)
+    first = await front.ask("a", start=True)
+    again = await front.ask("a", start=True)
+    assert (again.worker, again.number, again.start) == (first.worker, first.number, True)
+
+
+@in_loop
+async def test_a_request_that_fails_changes_nothing() -> None:
+    front = Front()
+    await front.ask("new", ROW_FAILED, start=True)
+    assert (await front.refusal("new")).code is Code.SEQUENCE_NOT_FOUND
+    await front.ask("a", start=True)
+    await front.ask("a", ROW_FAILED, end=True)
+    await front.ask("a", ROW_FAILED, answered=False)
+    await front.ask("a", None, taken=False)  # it waited until its deadline and never ran
+    await front.ask("a")
+
+
+@in_loop
+async def test_a_request_whose_end_nobody_knows_loses_the_sequence_until_it_is_started_again() -> None:
+    front = Front()
+    before = await front.ask("a", start=True)
+    await front.ask("a", OK, answered=False)  # the answer came, and the caller had been told another thing
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+    await front.ask("a", start=True)
+    await front.ask("a", None)
+    assert [(await front.refusal("a")).code for _ in range(2)] == [Code.SEQUENCE_LOST] * 2
+    assert (await front.ask("a", start=True)).number != before.number
+
+
+@in_loop
+async def test_a_sequence_dies_with_its_worker_and_no_other_does() -> None:
+    front = Front(2)
+    await front.ask("a", start=True)
+    await front.ask("b", start=True)
+    front.workers[0].deaths += 1
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+    await front.ask("b")
+    await front.ask("a", start=True)
+    await front.ask("a")
+
+
+@in_loop
+async def test_a_worker_that_has_no_such_sequence_says_so() -> None:
+    front = Front()
+    await front.ask("a", start=True)
+    await front.ask("a", Part(0, [], {0: Failed(Code.SEQUENCE_LOST, "gone")}, []))
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+
+
+@in_loop
+async def test_there_are_never_more_than_allowed_and_what_is_lost_makes_room() -> None:
+    front = Front(limits=Sequences(idle_s=60.0, sequences_max=2))
+    await front.ask("a", start=True)
+    front.clock.advance(20.0)
+    await front.ask("b", start=True)
+    refused = await front.refusal("c", start=True)
+    assert (refused.code, refused.retry_after_s) == (Code.SEQUENCES_FULL, 40.0)
+    assert "sequence.sequences_max: 2" in refused.text
+    front.clock.advance(40.1)
+    await front.ask("c", start=True)
+    front.workers[0].deaths += 1
+    await front.ask("d", start=True)
+    await front.ask("e", start=True)
+    assert len(front.table) == 2
+
+
+@in_loop
+async def test_requests_of_one_sequence_have_their_turns_one_by_one_in_the_order_they_came() -> None:
+    front = Front()
+    order: list[int] = []
+
+    async def one(number: int) -> None:
+        visit = await front.enter("a", start=number == 0)
+        order.append(number)
+        await asyncio.sleep(0)
+        order.append(number)
+        visit.item.taken, visit.item.result = True, OK
+        front.table.leave(visit, answered=True)
+
+    await asyncio.gather(*map(one, range(5)))
+    assert order == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@in_loop
+async def test_what_waits_behind_an_end_is_told_and_a_start_behind_it_starts() -> None:
+    front = Front()
+    await front.ask("a", start=True)
+    last = await front.enter("a", end=True)
+    late, fresh = asyncio.create_task(front.ask("a")), asyncio.create_task(front.ask("a", start=True))
+    await turns()
+    last.item.taken, last.item.result = True, OK
+    front.table.leave(last, answered=True)
+    with pytest.raises(Failure) as told:
+        await late
+    assert told.value.code is Code.SEQUENCE_NOT_FOUND
+    assert (await fresh).start
+
+
+@in_loop
+async def test_a_waiter_that_is_cancelled_leaves_the_line_and_nobody_is_forgotten() -> None:
+    front = Front()
+    running = await front.enter("a", start=True)
+    gone, had_its_turn, stays = (asyncio.create_task(front.ask("a")) for _ in range(3))
+    await turns()
+    gone.cancel()
+    await turns()
+    running.item.taken, running.item.result = True, OK
+    front.table.leave(running, answered=True)
+    had_its_turn.cancel()  # in the moment in which its turn comes
+    await stays
+    assert gone.cancelled()
+    assert had_its_turn.cancelled()
+    await front.ask("a")
+
+
+@in_loop
+async def test_a_wait_ends_with_the_deadline_and_has_a_bound() -> None:
+    front = Front()
+    running = await front.enter("a", start=True)
+    assert (await front.refusal("a", deadline=front.clock())).code is Code.DEADLINE_EXCEEDED
+    waiting = [asyncio.create_task(front.ask("a")) for _ in range(WAITING_MAX)]
+    await turns()
+    assert (await front.refusal("a")).code is Code.QUEUE_FULL
+    running.item.taken, running.item.result = True, OK
+    front.table.leave(running, answered=True)
+    await asyncio.gather(*waiting)
+
+
+@in_loop
+async def test_two_tenants_never_share_a_sequence() -> None:
+    front = Front()
+    await front.ask("a", start=True, tenant="one")
+    assert (await front.refusal("a", tenant="two")).code is Code.SEQUENCE_NOT_FOUND
+
+
+@in_loop
+async def test_only_one_row_and_only_where_sequences_are_kept() -> None:
+    refused = await Front().refusal("a", start=True, rows=2)
+    assert (refused.code, refused.field) == (Code.BATCH_TOO_LARGE, "sequence_id")
+    assert (await Front(limits=None).refusal("a", start=True)).code is Code.UNKNOWN_FIELD
+
+
+def held(data: bytes, worker: int, *, start: bool = False) -> Item:
+    one = item(data=data)
+    one.held, one.key = Held(worker, 1, start, False), (worker, None)
+    return one
+
+
+@in_loop
+async def test_items_run_in_their_worker_only_and_those_of_different_sequences_together() -> None:
+    async with bench(executors=3) as made:
+        items = [held(b"%d" % n, n % 3) for n in range(9)]
+        assert await made.answers(items) == [b"%d" % n for n in range(9)]
+        assert [executor.batches for executor in made.executors] == [
+            [[b"%d" % n for n in (worker, worker + 3, worker + 6)]] for worker in range(3)
+        ]
+
+
+@in_loop
+async def test_what_comes_while_its_worker_is_busy_waits_for_it_and_the_others_run_on() -> None:
+    async with bench(executors=2, hold=True) as made:
+        first, behind = held(b"first", 1), held(b"behind", 1)
+        made.queue.put([first])
+        await turns()
+        made.queue.put([behind])
+        free = item(data=b"free")
+        made.queue.put([free])
+        await turns()
+        assert made.executors[0].batches == [[b"free"]]
+        made.executors[1].release()
+        await turns()
+        assert made.executors[1].batches == [[b"first"], [b"behind"]]
+
+
+@in_loop
+async def test_of_a_lost_batch_a_start_runs_again_and_what_continued_is_lost() -> None:
+    async with bench(kill=frozenset({b"poison"})) as made:
+        items = [held(b"start", 0, start=True), held(b"next", 0), held(b"poison", 0)]
+        assert await made.answers(items) == [b"start", Code.SEQUENCE_LOST, Code.SEQUENCE_LOST]
+        assert len(made.quarantine) == 0  # its state may have been what killed
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2))), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_nothing_that_is_pinned_or_not_waits_for_ever(script: list[tuple[int, int | None]]) -> None:
+    async def run() -> None:
+        async with bench(Batch(rows_max=3), executors=3) as made:
+            items = [
+                item(data=b"%d" % n) if worker is None else held(b"%d" % n, worker)
+                for n, (_, worker) in enumerate(script)
+            ]
+            for one, (pause, _) in zip(items, script, strict=True):
+                made.queue.put([one])
+                await turns(pause)
+            found = await asyncio.wait_for(asyncio.gather(*map(made.answer, items)), 5.0)
+            assert found == [b"%d" % n for n in range(len(script))]
+            for n, (_, worker) in enumerate(script):
+                ran = [e.index for e in made.executors if any(b"%d" % n in batch for batch in e.batches)]
+                assert len(ran) == 1
+                assert worker in (None, *ran)
+
+    asyncio.run(run())
