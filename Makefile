@@ -40,9 +40,10 @@ check: setup ## format, lint, types, architecture, docs
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_architecture.py tests/test_docs.py
 
-docs: setup ## docs/reference.md and docs/steps.md, written from the code
+docs: setup ## docs/reference.md, docs/steps.md and src/forwardpass/use.pyi, written from the code
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_steps.py
+	$(BIN)/python docs/make_use.py
 
 bench: examples ## what the server adds to the model, and the steps to their libraries, in ratios of one run
 	$(BIN)/python bench/overhead.py

@@ -21,8 +21,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # ``settings`` is a value that whoever builds takes apart; the parts themselves are handed what they need of it.
     # ``trial`` is one version with the path of a request around it, and no server.
     ("ingress", "jobs", "settings", "trial"),
-    ("app", "starting", "asking", "client"),
-    ("cli", "testing"),
+    # ``fitted`` writes versions of fitted estimators.
+    ("app", "starting", "asking", "client", "use", "fitted"),
+    # ``building`` is a pipeline written in Python and run in the same process: it answers as the client does.
+    ("cli", "testing", "building"),
+    ("use",),
     ("__main__", ""),  # "" is the package itself, which repeats names for its users
 )
 """A part imports parts of the lines above it only: never one of its own line, never one below."""
@@ -53,13 +56,18 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "ingress/writer.py": "a border: an answer that breaks off costs one connection",
     "batching/batcher.py": "a border: a defect costs one batch, never the loop",
     "execution/worker.py": "a border: whatever a model or step raises is the answer of its batch",
+    "execution/local.py": "a border: whatever a model or step raises is the answer of its item, or to its load",
     "execution/loading.py": "a border: whatever a model file makes a library raise is the answer to its load",
+    "building/session.py": "whatever ends a load is raised to who waits for it, in another thread",
+    "building/pipeline.py": "removes the folder of what could not be opened, then raises again",
     "execution/plan.py": "closes what was loaded, then raises again",
+    "fitted/graph.py": "a converter raises what it likes",
+    "fitted/original.py": "an estimator raises what it likes for a row that it does not take",
     "rollout/fleet.py": "a defect in one variant must not end the others",
     "engines/onnxruntime.py": "the runtime raises classes of its own, which do not share an ancestor",
     "engines/python.py": "the code of a user raises what it likes",
     "steps/own.py": "the code of a user raises what it likes",
-    "steps/text.py": "the tokenizers library raises bare Exception",
+    "steps/tokenizer.py": "the tokenizers library raises bare Exception",
 }
 
 DATA_BECOMES_CODE = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle", "yaml", "runpy"}

@@ -1,19 +1,68 @@
-"""forwardpass: a model plus the exact steps around it, as one versioned pipeline, in every style of service."""
+"""forwardpass: a model plus the exact steps around it, as one versioned pipeline, in every style of service.
 
-from collections.abc import Mapping
-from pathlib import Path
+What is imported from here is loaded when it is first named: ``import forwardpass`` itself loads nothing heavy.
+"""
 
-from forwardpass.core.pipeline import Batch, Checks, Golden, Input, Padding, Pipeline, Queue, Step, Workers
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Batch", "Checks", "Golden", "Input", "Padding", "Pipeline", "Queue", "Step", "Workers", "export"]
+from forwardpass.core.errors import Failure, Misconfigured
+from forwardpass.core.pipeline import Batch, Checks, Golden, Input, Padding, Queue, Rule, Sequences, Step, Workers
+
+if TYPE_CHECKING:
+    from forwardpass import use
+    from forwardpass.building.functions import step
+    from forwardpass.building.pipeline import Pipeline
+    from forwardpass.client_retry import ForwardpassError
+    from forwardpass.client_wire import Prediction
+    from forwardpass.core.request import Turn
+    from forwardpass.fitted.libraries import from_catboost, from_lightgbm, from_sklearn, from_xgboost
+
+__all__ = [
+    "Batch",
+    "Checks",
+    "Failure",
+    "ForwardpassError",
+    "Golden",
+    "Input",
+    "Misconfigured",
+    "Padding",
+    "Pipeline",
+    "Prediction",
+    "Queue",
+    "Rule",
+    "Sequences",
+    "Step",
+    "Turn",
+    "Workers",
+    "from_catboost",
+    "from_lightgbm",
+    "from_sklearn",
+    "from_xgboost",
+    "step",
+    "use",
+]
+
+_LATER = {
+    "ForwardpassError": "client_retry",
+    "Pipeline": "building.pipeline",
+    "Prediction": "client_wire",
+    "Turn": "core.request",
+    "from_catboost": "fitted.libraries",
+    "from_lightgbm": "fitted.libraries",
+    "from_sklearn": "fitted.libraries",
+    "from_xgboost": "fitted.libraries",
+    "step": "building.functions",
+}
 
 
-def export(pipeline: Pipeline, folder: Path, files: Mapping[str, Path]) -> None:
-    """Write a pipeline built in Python as a folder that can be served: ``pipeline.toml`` and its files by name.
+def __getattr__(name: str) -> Any:
+    if name == "use":
+        return import_module("forwardpass.use")
+    if name in _LATER:
+        return getattr(import_module(f"forwardpass.{_LATER[name]}"), name)
+    raise AttributeError(f"module 'forwardpass' has no attribute {name!r}")
 
-    Checked like a folder written by hand. Raises Misconfigured with every problem.
-    """
-    from forwardpass.execution.kinds import kinds
-    from forwardpass.pipeline.definition import export as write
 
-    write(pipeline, folder, files, kinds=kinds())
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

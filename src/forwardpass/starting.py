@@ -1,40 +1,71 @@
-"""What ``forwardpass init`` does: run a bare model once, and write a starting pipeline around what it saw."""
+"""What ``forwardpass init`` does: run a model once, and write a starting pipeline around what it is and what it answered."""
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failure, Misconfigured, Problem
-from forwardpass.core.pipeline import Golden, Signature
+from forwardpass.core.pipeline import Golden, Signature, Version
 from forwardpass.execution import synthetic
 from forwardpass.execution.kinds import kinds
+from forwardpass.execution.media import png
 from forwardpass.execution.selftest import untried
+from forwardpass.pipeline import definition
 from forwardpass.pipeline.golden import answer_one
-from forwardpass.pipeline.repository import is_pipeline_name, scan, take_in
-from forwardpass.pipeline.starter import GOLDEN_SHOWN_MAX, starter
+from forwardpass.pipeline.intake import Patience
+from forwardpass.pipeline.recognise import recognise
+from forwardpass.pipeline.recognise.recognised import Recognised
+from forwardpass.pipeline.recognise.source import model_file_of
+from forwardpass.pipeline.repository import Found, is_pipeline_name, scan, take_in
+from forwardpass.pipeline.starter import GOLDEN_SHOWN_MAX, draft, recognised_starter, starter
 from forwardpass.pipeline.trust import Trust
 from forwardpass.settings import Settings
 from forwardpass.trial import Trial, trial
 
 GOLDEN_ELEMENTS_MAX = 512
 """Larger inputs or answers make a file nobody wants to read: such a pipeline starts without golden examples."""
+GOLDEN_DIGITS = 6
 FREE_SIZES = (8, 2)
 """Free dimensions are tried with the first; if examples are too large then, with the second."""
+_WRITTEN = ("manifest.json", definition.FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The folder that was written, how many golden examples are in its definition, and if none, why."""
+    """The folder that was written, how many golden examples are in its definition, and if none, why.
+
+    ``family`` is what the model was recognised as, or "", and then ``why_plain`` says why it was not.
+    """
 
     folder: Path
     examples: int
     why_none: str
+    family: str = ""
+    why_plain: str = ""
 
 
-async def start_pipeline(name: str, model: Path, output: Path, settings: Settings) -> Started:
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A version that was loaded and run: its examples, and whether its rows may share a batch."""
+
+    version: Version
+    signature: Signature
+    golden: list[Golden]
+    why_none: str
+    apart: str
+
+    @property
+    def proved(self) -> bool:
+        return not untried(self.apart)
+
+
+async def start_pipeline(name: str, path: Path, output: Path, settings: Settings) -> Started:
     """Writes ``output/name/1/``. Raises Misconfigured; an existing folder is never touched."""
     folder = output / name / "1"
     if not is_pipeline_name(name):
@@ -42,33 +73,108 @@ async def start_pipeline(name: str, model: Path, output: Path, settings: Setting
         raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
     if folder.exists():
         raise Misconfigured(Code.DEFINITION_INVALID, (Problem(str(folder), "", "exists already", "a new name"),))
-    if not model.is_file():
-        raise Misconfigured(Code.MODEL_INVALID, (Problem(str(model), "--from", "is not a file", "a model file"),))
+    if not path.exists():
+        allowed = "a model file, or a folder with one"
+        raise Misconfigured(Code.MODEL_INVALID, (Problem(str(path), "--from", "is not there", allowed),))
+    found = recognise(path)
+    why_plain = found if isinstance(found, str) else ""
+    if isinstance(found, Recognised):
+        try:
+            return await _start_recognised(name, found, folder, settings)
+        except Misconfigured as refusal:
+            if refusal.code is Code.RUNTIME_MISSING:
+                raise
+            why_plain = f"it looks like {found.family}, and does not load as one: {refusal}"
+    model = model_file_of(path)
+    if model is None:
+        raise Misconfigured(Code.MODEL_INVALID, (Problem(str(path), "--from", why_plain, ""),))
+    started = await _start_plain(name, model, folder, settings)
+    return replace(started, why_plain=why_plain)
+
+
+async def _start_plain(name: str, model: Path, folder: Path, settings: Settings) -> Started:
+    """A model of which nothing is known but its inputs and outputs."""
     (found,) = scan(model).found
+    tried = await _tried(found, (), settings)
+    text = starter(name, tried.signature, found.model_file, tried.golden, apart=tried.apart, proved=tried.proved)
+    _write(folder, tried.version, text, {})
+    return Started(folder, len(tried.golden), tried.why_none)
+
+
+async def _start_recognised(name: str, found: Recognised, folder: Path, settings: Settings) -> Started:
+    """Raises Misconfigured when the model does not load with the steps of its family."""
+    pictures: dict[str, bytes] = {}
+    records: list[dict[str, Any]] = []
+    for number, record in enumerate(found.examples[:GOLDEN_SHOWN_MAX], start=1):
+        records.append(dict(record))
+        for field, value in record.items():
+            if isinstance(value, bytes):
+                records[-1][field] = pictures[f"golden/{number}.png"] = _picture(number)
+    with tempfile.TemporaryDirectory(prefix="forwardpass-") as here:
+        files = {file: _placed(Path(here, "files"), file, content) for file, content in found.files.items()}
+        source = Path(here, "1")
+        definition.export(draft(found), source, files, kinds=kinds())
+        tried = await _tried(Found(name, 1, source), records, settings, Patience(settle_s=0.0))
+    golden = [_in_files(example, pictures) for example in tried.golden]
+    text = recognised_starter(name, found, golden, apart=tried.apart, proved=tried.proved)
+    _write(folder, tried.version, text, pictures if golden else {})
+    return Started(folder, len(golden), tried.why_none, found.family)
+
+
+async def _tried(
+    found: Found, records: Sequence[dict[str, Any]], settings: Settings, patience: Patience | None = None
+) -> _Tried:
     data = settings.data_folder
-    version = take_in(found, data / "store", kinds=kinds(), trusted=Trust(data / "trusted"))
+    store, trusted = data / "store", Trust(data / "trusted")
+    version = take_in(found, store, kinds=kinds(), trusted=trusted, patience=patience)
     async with trial(version, threads=settings.threads, deadline_s=settings.limits.deadline_s) as running:
         signature, loaded = running.variant.signature, running.variant.loaded
         assert loaded is not None, "a trial's version has loaded"
-        golden, why_none = await _examples(running, signature)
-    apart = "" if loaded.independent else loaded.reason
-    text = starter(name, signature, found.model_file, golden, apart=apart, proved=not untried(apart))
+        golden, why_none = await _examples(running, signature, records)
+    return _Tried(version, signature, golden, why_none, "" if loaded.independent else loaded.reason)
+
+
+def _placed(folder: Path, name: str, content: Path | str) -> Path:
+    """Where a file of the folder is: text is written down first."""
+    if isinstance(content, Path):
+        return content
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(content, "utf-8")
+    return place
+
+
+def _in_files(golden: Golden, pictures: Mapping[str, bytes]) -> Golden:
+    """The example with each picture's file in place of its bytes."""
+    names = {content: name for name, content in pictures.items()}
+    request = {
+        field: {"file": names[value]} if isinstance(value, bytes) else value for field, value in golden.request.items()
+    }
+    return replace(golden, request=request)
+
+
+def _write(folder: Path, version: Version, text: str, more: Mapping[str, bytes]) -> None:
+    root = Path(version.folder)
+    files = {place.relative_to(root).as_posix(): place for place in root.rglob("*") if place.is_file()}
     folder.mkdir(parents=True)
-    for file in Path(version.folder).rglob("*"):
-        if file.is_file() and file.name != "manifest.json":
-            place = folder / file.relative_to(version.folder)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
-    (folder / "pipeline.toml").write_text(text, "utf-8")
-    return Started(folder, len(golden), why_none)
+    for name in (*files, *more):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, place in files.items():
+        if name not in _WRITTEN:
+            shutil.copyfile(place, folder / name)
+    for name, content in more.items():
+        (folder / name).write_bytes(content)
+    (folder / definition.FILE_NAME).write_text(text, "utf-8")
 
 
-async def _examples(running: Trial, signature: Signature) -> tuple[list[Golden], str]:
-    """What the model answers to made-up records, or why there is no example: the model's refusal, or the size."""
+async def _examples(
+    running: Trial, signature: Signature, records: Sequence[dict[str, Any]]
+) -> tuple[list[Golden], str]:
+    """What the model answers to these records, or to made-up ones; or why there is no example: a refusal, or the size."""
     why = ""
     for free in FREE_SIZES:
         found: list[Golden] = []
-        for record in _records(signature, free):
+        for record in records or _records(signature, free):
             one = await _golden(running, record)
             if isinstance(one, Golden):
                 found.append(one)
@@ -86,20 +192,21 @@ async def _golden(running: Trial, record: dict[str, Any]) -> Golden | str:
         found = await answer_one(running.handle, running.variant, record, monotonic_s)
     except Failure as failure:
         return f"a made-up input failed: {failure.text}" + (f"\n{failure.detail.strip()}" if failure.detail else "")
-    return _small(record, found)
+    return _small(record, found, running.variant.signature)
 
 
-def _small(record: Mapping[str, Any], found: Mapping[str, object]) -> Golden | str:
+def _small(record: Mapping[str, Any], found: Mapping[str, object], signature: Signature) -> Golden | str:
     """An example with the outputs that are small enough to be read, and can be written."""
+    lists = {field.name for field in signature.outputs if field.kind in ("json", "texts", "ragged")}  # may be empty
     expect: dict[str, Any] = {}
     why = "the model has no outputs"
     for name, value in sorted(found.items(), key=lambda output: _elements(output[1])):
-        if not _elements(value) or None in _flat(value):
+        if None in _flat(value) or (not _elements(value) and name not in lists):
             why = f"output {name} is empty or not a finite number"
         elif _elements(expect) + _elements(value) > GOLDEN_ELEMENTS_MAX:
             why = f"output {name} has {_elements(value)} numbers; an example has at most {GOLDEN_ELEMENTS_MAX}"
         else:
-            expect[name] = value
+            expect[name] = _short(value)
     return Golden(dict(record), expect) if expect else why
 
 
@@ -109,6 +216,24 @@ def _records(signature: Signature, free: int) -> list[dict[str, Any]]:
         {name: column[row].tolist() if hasattr(column[row], "tolist") else column[row] for name, column in rows.items()}
         for row in range(GOLDEN_SHOWN_MAX)
     ]
+
+
+def _picture(number: int) -> bytes:
+    """A made-up picture: colours that run into each other."""
+    down, across = np.mgrid[0:96, 0:128].astype(np.uint8)
+    return png(np.dstack([across * 2, down * 2, (across + down) * np.uint8(number)]))
+
+
+def _short(value: Any) -> Any:
+    """Numbers with as many digits as an example's tolerance needs."""
+    match value:
+        case float():
+            return float(f"{value:.{GOLDEN_DIGITS}g}")
+        case list():
+            return [_short(each) for each in value]
+        case dict():
+            return {name: _short(each) for name, each in value.items()}
+    return value
 
 
 def _elements(value: Any) -> int:

@@ -97,6 +97,12 @@ def test_one_label_is_the_score_of_a_pair(config: dict[str, Any], steps: list[st
     assert options(found, "tokenize")["pair"] == "document"
 
 
+def test_a_regressor_gives_its_number_as_it_is(tmp_path: Path) -> None:
+    found = known(families.text_classifier(tmp_path, {"problem_type": "regression"}, 1))
+    assert uses(found) == ["tokenize", "model", "take"]
+    assert found.outputs == ("value",)
+
+
 def test_a_classifier_of_tokens_finds_spans(tmp_path: Path) -> None:
     found = known(families.token_classifier(tmp_path, ["O", "B-RIVER", "I-RIVER"]))
     assert uses(found) == ["tokenize", "model", "softmax", "spans"]

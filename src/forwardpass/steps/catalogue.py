@@ -7,6 +7,8 @@ from forwardpass.steps.audio_decode import DECODE_AUDIO
 from forwardpass.steps.audio_frames import FRAMES
 from forwardpass.steps.audio_mel import LOG_MEL
 from forwardpass.steps.audio_samples import GAIN, PCM_SAMPLES, RESAMPLE
+from forwardpass.steps.box_grid import DECODE_GRID
+from forwardpass.steps.box_refine import PLACE_POINTS, REFINE_BOXES
 from forwardpass.steps.boxes import MAP_BOXES, NMS
 from forwardpass.steps.bytes import BYTE_WINDOWS
 from forwardpass.steps.calibration import CALIBRATE
@@ -19,6 +21,7 @@ from forwardpass.steps.elements import EXPAND, FOLD, RECORDS
 from forwardpass.steps.first_token import FIRST_TOKEN
 from forwardpass.steps.image_decode import DECODE_IMAGE
 from forwardpass.steps.image_place import CROP_IMAGE, LETTERBOX_IMAGE
+from forwardpass.steps.image_pyramid import IMAGE_PYRAMID
 from forwardpass.steps.image_recompress import RECOMPRESS_IMAGE
 from forwardpass.steps.image_resize import RESIZE_IMAGE
 from forwardpass.steps.image_tensor import IMAGE_TENSOR
@@ -41,66 +44,72 @@ from forwardpass.steps.windows import TOKEN_WINDOWS
 OWN_PREFIX = "steps:"
 
 
+_BUILT_IN: tuple[StepKind, ...] = (
+    NORMALIZE_TEXT,
+    TOKENIZE,
+    TOKEN_WINDOWS,
+    SPANS,
+    MERGE_SPANS,
+    ANSWER_SPAN,
+    CTC_DECODE,
+    SIMILARITY,
+    RANK,
+    NEAREST,
+    ITEM_VECTORS,
+    BYTE_WINDOWS,
+    DECODE_IMAGE,
+    RESIZE_IMAGE,
+    CROP_IMAGE,
+    LETTERBOX_IMAGE,
+    RECOMPRESS_IMAGE,
+    IMAGE_PYRAMID,
+    IMAGE_TENSOR,
+    DECODE_AUDIO,
+    PCM_SAMPLES,
+    RESAMPLE,
+    GAIN,
+    FRAMES,
+    LOG_MEL,
+    SEGMENTS,
+    VOICE_EVENTS,
+    FILL,
+    SCALE,
+    ONE_HOT,
+    ORDINAL,
+    COLUMNS,
+    SOFTMAX,
+    SIGMOID,
+    ARGMAX,
+    TAKE,
+    MEAN_POOL,
+    FIRST_TOKEN,
+    L2_NORM,
+    LABELS,
+    THRESHOLD,
+    CALIBRATE,
+    LABEL_SET,
+    ABSTAIN,
+    DECODE_BOXES,
+    DECODE_GRID,
+    NMS,
+    MAP_BOXES,
+    REFINE_BOXES,
+    PLACE_POINTS,
+    MASK_POLYGONS,
+    TEXT_REGIONS,
+    CROP_BOXES,
+    TURN_IMAGE,
+    DRAW_BOXES,
+    ENCODE_IMAGE,
+    EXPAND,
+    FOLD,
+    RECORDS,
+)
+
+
 def kinds() -> dict[str, StepKind]:
     """The built-in kinds by name."""
-    built_in: tuple[StepKind, ...] = (
-        NORMALIZE_TEXT,
-        TOKENIZE,
-        TOKEN_WINDOWS,
-        SPANS,
-        MERGE_SPANS,
-        ANSWER_SPAN,
-        CTC_DECODE,
-        SIMILARITY,
-        RANK,
-        NEAREST,
-        ITEM_VECTORS,
-        BYTE_WINDOWS,
-        DECODE_IMAGE,
-        RESIZE_IMAGE,
-        CROP_IMAGE,
-        LETTERBOX_IMAGE,
-        RECOMPRESS_IMAGE,
-        IMAGE_TENSOR,
-        DECODE_AUDIO,
-        PCM_SAMPLES,
-        RESAMPLE,
-        GAIN,
-        FRAMES,
-        LOG_MEL,
-        SEGMENTS,
-        VOICE_EVENTS,
-        FILL,
-        SCALE,
-        ONE_HOT,
-        ORDINAL,
-        COLUMNS,
-        SOFTMAX,
-        SIGMOID,
-        ARGMAX,
-        TAKE,
-        MEAN_POOL,
-        FIRST_TOKEN,
-        L2_NORM,
-        LABELS,
-        THRESHOLD,
-        CALIBRATE,
-        LABEL_SET,
-        ABSTAIN,
-        DECODE_BOXES,
-        NMS,
-        MAP_BOXES,
-        MASK_POLYGONS,
-        TEXT_REGIONS,
-        CROP_BOXES,
-        TURN_IMAGE,
-        DRAW_BOXES,
-        ENCODE_IMAGE,
-        EXPAND,
-        FOLD,
-        RECORDS,
-    )
-    return {kind.name: kind for kind in built_in}
+    return {kind.name: kind for kind in _BUILT_IN}
 
 
 def kind_of(use: str, kinds: Mapping[str, StepKind]) -> StepKind:

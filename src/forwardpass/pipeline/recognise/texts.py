@@ -42,7 +42,11 @@ def _classifier(source: Source, config: dict[str, Any], kind: str) -> Recognised
     logits = _logits(source, 2)
     names = _labels(config, logits, notes)
     if len(names) == 1:
+        if config.get("problem_type") == "regression":
+            return _regressor(source, config, logits, notes)
         return _cross_encoder(source, config, logits, notes)
+    if config.get("problem_type") == "regression":
+        raise Unfit(f"config.json says regression, and the model has {len(names)} outputs")
     several = config.get("problem_type") == "multi_label_classification"
     if several:
         notes.know("config.json, problem_type: multi_label_classification, each label by itself")
@@ -70,6 +74,26 @@ def _classifier(source: Source, config: dict[str, Any], kind: str) -> Recognised
         steps,
         ("labels", "scores") if several else ("label", "score"),
         {**_files(source), **files},
+        tuple({"text": text} for text in EXAMPLES),
+    )
+
+
+def _regressor(source: Source, config: dict[str, Any], logits: Value, notes: Notes) -> Recognised:
+    """A number for a text, as the model gives it."""
+    notes.know("config.json, problem_type: regression, one number")
+    steps = (
+        tokenize_step(source, config, notes, {}),
+        model_step(source),
+        Placed(Step("take", {"input": logits.name, "index": 0, "output": "value"})),
+    )
+    return Recognised(
+        "a regressor of texts: a number for a text",
+        tuple(notes.known),
+        tuple(notes.assumed),
+        (Input("text", "text", bytes_max=100_000),),
+        steps,
+        ("value",),
+        _files(source),
         tuple({"text": text} for text in EXAMPLES),
     )
 

@@ -1,0 +1,265 @@
+"""A pipeline written in Python: tried in this process, saved as the folder that a server serves.
+
+pipeline = Pipeline(
+    inputs={"text": "text"},
+    steps=[use.tokenize("tokenizer.json", tokens_max=256), use.model("model.onnx"), use.softmax()],
+)
+pipeline.predict({"text": "lovely"}).outputs
+pipeline.save("models/reviews/1")
+"""
+
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from shutil import rmtree
+from types import TracebackType
+from typing import Any, Self, overload
+
+from forwardpass.building import answers, versions
+from forwardpass.building.folder import Paths, gathered
+from forwardpass.building.functions import Function, function_of
+from forwardpass.building.session import Session
+from forwardpass.client_retry import ForwardpassError
+from forwardpass.client_wire import Prediction
+from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.core.pipeline import (
+    Batch,
+    Checks,
+    Field,
+    Golden,
+    Input,
+    InputType,
+    Queue,
+    Rule,
+    Sequences,
+    Step,
+    Version,
+    Workers,
+)
+from forwardpass.core.pipeline import Pipeline as Definition
+from forwardpass.core.request import Turn
+from forwardpass.execution.kinds import kinds
+from forwardpass.pipeline.repository import is_pipeline_name
+from forwardpass.settings import Settings
+
+Record = Mapping[str, object]
+Inputs = Sequence[Input] | Mapping[str, InputType]
+Made = Step | Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What loading a pipeline has shown."""
+
+    inputs: tuple[Field, ...]
+    outputs: tuple[Field, ...]
+    batching: str  # "on", or "off" and why
+    golden: int  # examples, all of which hold
+    warnings: tuple[str, ...]
+    load_s: float
+
+
+class Pipeline:
+    """Inputs, steps and what holds around them, checked as it is written. Nothing in it changes afterwards.
+
+    ``steps`` are made by ``use`` or are typed functions (see ``step``); ``inputs`` name each input's type. The first
+    call that needs the model loads it into this process: no worker process and no box around it, so run only models
+    that you would trust with your machine. Close it, or use it in a ``with`` block.
+    """
+
+    definition: Definition
+    files: dict[str, Path]  # of its folder: name -> where it is here
+    name: str
+    _own: tuple[Function, ...]
+    _threads: int
+    _version: Version | None
+    _loaded: Session | None
+    _lock: threading.Lock
+    _ending: "weakref.finalize[..., Any]"
+
+    def __init__(
+        self,
+        steps: Sequence[Made],
+        *,
+        inputs: Inputs = (),
+        outputs: str | Sequence[str] = (),
+        description: str = "",
+        rules: Sequence[Rule] = (),
+        checks: Checks | None = None,
+        batch: Batch | None = None,
+        queue: Queue | None = None,
+        workers: Workers | None = None,
+        sequence: Sequences | None = None,
+        golden: Sequence[Golden] = (),
+        files: Paths | None = None,
+        name: str = "pipeline",
+        threads: int | None = None,
+    ) -> None:
+        """``files`` names those of the folder: name -> path here; a path given to a step need not be in it.
+
+        Raises Misconfigured with every problem that shows without loading a model.
+        """
+        functions = {each: function_of(each) for each in steps if not isinstance(each, Step)}
+        written = tuple(each if isinstance(each, Step) else functions[each].step for each in steps)
+        named, paths = gathered(written, files or {}, kinds())
+        definition = Definition(
+            steps=named,
+            inputs=_inputs(inputs),
+            outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
+            description=description,
+            rules=tuple(rules),
+            checks=checks or Checks(),
+            batch=batch or Batch(),
+            queue=queue or Queue(),
+            workers=workers or Workers(),
+            sequence=sequence,
+            golden=tuple(replace(each, request=answers.as_json(each.request)) for each in golden),
+        )
+        own = _distinct(functions.values())
+        versions.check(definition, paths, own)
+        self._start(definition, paths, own, name, threads)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, trusted: bool = False, threads: int | None = None) -> Self:
+        """The pipeline of a version's folder, or of a model file, as it is there now.
+
+        ``trusted`` lets the folder's own code run in this process. Raises Misconfigured.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="forwardpass-"))
+        try:
+            version = versions.taken_in(Path(path), folder, trusted=trusted)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
+        opened = cls.__new__(cls)
+        opened._start(version.definition, versions.files_of(version), (), version.pipeline, threads)
+        opened._keep(folder)
+        opened._version = version
+        return opened
+
+    @overload
+    def predict(self, records: Record, *, sequence: Turn | None = None) -> Prediction: ...
+    @overload
+    def predict(
+        self, records: Sequence[Record], *, sequence: Turn | None = None
+    ) -> list[Prediction | ForwardpassError]: ...
+
+    def predict(
+        self, records: Record | Sequence[Record], *, sequence: Turn | None = None
+    ) -> Prediction | list[Prediction | ForwardpassError]:
+        """The answer to one record, or one outcome per record of many, as ``forwardpass.client.Client`` gives them.
+
+        ``sequence`` says which one it goes on with, for a pipeline that keeps what it saw of each.
+        Raises ForwardpassError when the only record, or every one, has no answer, or when one does not fit the inputs.
+        An own function's traceback is a note of the error.
+        """
+        session = self._session()
+        if isinstance(records, Mapping):
+            return answers.one(session, records, sequence)
+        return answers.many(session, records, sequence) if records else []
+
+    def predict_json(self, records: Record | Sequence[Record]) -> bytes:
+        """The body of the answer that ``POST /predict/{pipeline}`` gives to these. Raises Failure."""
+        return answers.body(self._session(), records)
+
+    def check(self) -> Checked:
+        """Load it, if it is not, and see that its golden examples hold. Raises Misconfigured with what is wrong."""
+        variant = self._session().variant
+        assert variant.loaded is not None, "a session's version has loaded"
+        return Checked(
+            variant.signature.columns,
+            variant.signature.outputs,
+            variant.batching_reason,
+            len(self.definition.golden),
+            tuple(variant.loaded.warnings),
+            variant.loaded.load_s,
+        )
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write the folder of a version, such as ``models/reviews/1``: ``pipeline.toml``, its files, and ``steps.py``.
+
+        The folder must not exist. Own functions must stand by themselves (``source.py`` has the rule), and run on a
+        server only after ``forwardpass trust FOLDER``. Raises Misconfigured.
+        """
+        versions.write(self.definition, self.files, self._own, Path(folder))
+        return Path(folder)
+
+    def close(self) -> None:
+        """Unload it. The next call that needs it loads it again."""
+        with self._lock:
+            self._loaded = None
+            self._ending()
+            self._ending = weakref.finalize(self, _nothing)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        steps = ", ".join(step.use for step in self.definition.steps)
+        return f"Pipeline({self.name}: {', '.join(each.name for each in self.definition.inputs) or '…'} -> {steps})"
+
+    def _start(
+        self,
+        definition: Definition,
+        files: Mapping[str, Path],
+        own: Sequence[Function],
+        name: str,
+        threads: int | None,
+    ) -> None:
+        if not is_pipeline_name(name):
+            problem = Problem("", "name", f'found "{name}"', "lower-case letters, digits, '.', '_', '-'; at most 64")
+            raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
+        self.definition = definition
+        self.files = dict(files)
+        self.name = name
+        self._own = tuple(own)
+        self._threads = threads or Settings().threads
+        self._version = None
+        self._loaded = None
+        self._lock = threading.Lock()
+        self._ending = weakref.finalize(self, _nothing)
+
+    def _session(self) -> Session:
+        with self._lock:
+            if self._loaded is None:
+                if self._version is None:
+                    folder = Path(tempfile.mkdtemp(prefix="forwardpass-"))
+                    self._keep(folder)
+                    self._version = versions.staged(self.name, self.definition, self.files, self._own, folder)
+                own = {function.step.use: function.kind for function in self._own}
+                self._loaded = Session(self._version, threads=self._threads, own=own)
+                self._ending = weakref.finalize(self, self._loaded.close)
+                self._ending.atexit = False  # by then its thread is no more
+            return self._loaded
+
+    def _keep(self, folder: Path) -> None:
+        """The folder goes when this object, or the process, does."""
+        weakref.finalize(self, rmtree, folder, ignore_errors=True)
+
+
+def _inputs(inputs: Inputs) -> tuple[Input, ...]:
+    if isinstance(inputs, Mapping):
+        return tuple(Input(name, type) for name, type in inputs.items())
+    return tuple(inputs)
+
+
+def _distinct(functions: Iterable[Function]) -> tuple[Function, ...]:
+    named: dict[str, Function] = {}
+    for function in functions:
+        if named.setdefault(function.name, function) is not function:
+            problem = Problem("", f"steps.{function.name}", "two functions of this name", "a name of its own for each")
+            raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
+    return tuple(named.values())
+
+
+def _nothing() -> None:
+    """What ends a pipeline that is not loaded."""
