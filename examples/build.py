@@ -12,9 +12,31 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent
 WORK = EXAMPLES / ".work"
-NAMES = ("sentences", "filetype", "fraud", "ocr", "ranking")
-LIBRARIES = ("numpy", "onnx", "onnxruntime", "pillow", "scikit-learn", "skl2onnx", "tokenizers")
+NAMES = (
+    "sentences",
+    "filetype",
+    "fraud",
+    "ocr",
+    "ranking",
+    "search",
+    "recommendation",
+    "mixed",
+    "safety",
+    "voice",
+    "voice_live",
+    "speech",
+)
+LIBRARIES = ("numpy", "onnx", "onnxruntime", "pandas", "pillow", "scikit-learn", "skl2onnx", "tokenizers")
 UNAVAILABLE_EXIT = 3
+SOURCES = {".py", ".toml", ".jsonl"}
+FROM = {
+    "ranking": ("sentences",),
+    "search": ("sentences", "recommendation"),
+    "recommendation": ("sentences",),
+    "voice_live": ("voice",),
+    "speech": ("voice",),
+}
+"""Examples that are made of others' sources."""
 
 
 def digest(files: list[Path], *words: str) -> str:
@@ -29,8 +51,8 @@ def digest(files: list[Path], *words: str) -> str:
 
 def sources_digest(name: str) -> str:
     versions = [f"{library} {importlib.metadata.version(library)}" for library in LIBRARIES]
-    folders = (EXAMPLES, EXAMPLES / name)
-    files = [file for folder in folders for file in folder.iterdir() if file.suffix in {".py", ".toml"}]
+    folders = (EXAMPLES, *(EXAMPLES / each for each in (name, *FROM.get(name, ()))))
+    files = [file for folder in folders for file in folder.iterdir() if file.suffix in SOURCES]
     return digest(files, *versions)
 
 

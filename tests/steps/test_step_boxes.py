@@ -122,6 +122,13 @@ def test_names_come_along_by_themselves_and_other_fields_when_told(run: "Run") -
     assert run("nms", {"also": ["points"]}, given_columns).columns["points"][0].shape == (1, 5, 2)
 
 
+def test_a_part_of_a_better_box_is_dropped_over_the_smaller_one(run: "Run") -> None:
+    row = fp32([0, 0, 10, 10], [4, 4, 6, 6], [8, 8, 12, 12]), fp32(0.9, 0.8, 0.7), np.zeros(3, np.int64)
+    assert len(suppress(run, {}, row).columns["boxes"][0]) == 3
+    left = suppress(run, {"share_of": "smaller", "iou_max": 0.25}, row).columns["boxes"][0]
+    assert left.tolist() == [[0, 0, 10, 10], [8, 8, 12, 12]]
+
+
 def test_empty_boxes_overlap_nothing(run: "Run") -> None:
     row = fp32([1, 1, 1, 1], [1, 1, 1, 1]), fp32(0.5, 0.9), np.zeros(2, np.int64)
     assert len(suppress(run, {}, row).columns["boxes"][0]) == 2

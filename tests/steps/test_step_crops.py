@@ -54,6 +54,28 @@ def test_a_box_is_cut_out_with_every_pixel_it_touches(
     assert crop(run, BOX, box, options).columns["crop"][0].tolist() == PICTURE[rows, columns].tolist()
 
 
+@pytest.mark.parametrize(
+    ("box", "options", "rows", "columns"),
+    [
+        ([-10, 30, 20.5, 50], {}, slice(50, 70), slice(10, 41)),
+        ([50, -5, 70, 10], {}, slice(15, 30), slice(70, 90)),
+        ([10, 5, 20, 25], {}, slice(25, 45), slice(30, 40)),
+        ([4, 4, 8, 8], {"margin": 2}, slice(16, 36), slice(16, 36)),
+    ],
+)
+def test_a_box_can_keep_its_size_and_is_black_outside(
+    run: "Run", box: list[float], options: dict[str, Any], rows: slice, columns: slice
+) -> None:
+    around = np.pad(PICTURE, ((20, 20), (20, 20), (0, 0)))
+    cut = crop(run, BOX, box, {"outside": "pad", **options}).columns["crop"][0]
+    assert cut.tolist() == around[rows, columns].tolist()
+
+
+@pytest.mark.parametrize("box", [[-1e6, -1e6, 1e6, 1e6], [60, 0, 70, 10]])
+def test_a_padded_box_is_not_larger_than_what_could_be_seen(run: "Run", box: list[float]) -> None:
+    assert crop(run, BOX, box, {"outside": "pad"}).failures[0].code is Code.OUTPUT_OUT_OF_RANGE
+
+
 def test_a_level_quad_is_the_box_around_it(run: "Run") -> None:
     cut = crop(run, QUAD, [[10, 5], [30, 5], [30, 15], [10, 15]]).columns["crop"][0]
     assert cut.tolist() == PICTURE[5:15, 10:30].tolist()
@@ -121,6 +143,11 @@ def test_rows_do_not_see_each_other(run: "Run") -> None:
 def test_options_that_a_box_cannot_have_are_refused(run: "Run", options: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured):
         crop(run, BOX, [0, 0, 1, 1], options)
+
+
+def test_a_quad_is_not_padded(run: "Run") -> None:
+    with pytest.raises(Misconfigured, match="only with a box"):
+        crop(run, QUAD, [[10, 5], [30, 5], [30, 15], [10, 15]], {"outside": "pad"})
 
 
 def test_a_quad_has_no_margin(run: "Run") -> None:

@@ -67,6 +67,23 @@ def test_names_and_scores_stand_above_their_box(run: "Run") -> None:
     assert not marked[:20].any()
 
 
+POINTS = Field("points", "FP32", (-1, 2, 2), "ragged")
+
+
+def test_points_are_drawn_where_they_are_and_harmless_outside(run: "Run") -> None:
+    marked = changed(draw(run, {"points": "points"}, {BOXES: fp32(*BOX), POINTS: fp32([[60, 70], [1e6, -50]])}))
+    assert marked[69:72, 58:63].all() and marked[68:73, 59:62].all()
+    assert not marked[60:66, 48:113].any() and not marked[:36].any()
+
+
+@pytest.mark.parametrize(
+    ("points", "code"), [(fp32(), Code.BAD_OUTPUT_SHAPE), (fp32([[np.nan, 0], [0, 0]]), Code.NON_FINITE_OUTPUT)]
+)
+def test_points_that_do_not_fit_fail_their_row(run: "Run", points: Any, code: Code) -> None:
+    given = {image(1): object_column([GREY]), BOXES: object_column([fp32(*BOX)]), POINTS: object_column([points])}
+    assert run("draw_boxes", {"points": "points"}, given).failures[0].code is code
+
+
 def test_each_class_has_a_colour_of_its_own(run: "Run") -> None:
     boxes = fp32([5, 60, 45, 110], [60, 60, 100, 110], [110, 60, 150, 110])
     pixels = opened(draw(run, {"classes": "classes"}, {BOXES: boxes, CLASSES: np.array([0, 1, 0])}))

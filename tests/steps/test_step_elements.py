@@ -101,6 +101,17 @@ def test_an_element_that_fails_takes_its_row_with_it_and_no_other() -> None:
     assert batch.failures[0].text == "bb is bad"
 
 
+def test_a_note_on_an_element_says_which_it_is() -> None:
+    inner, batch = documents()
+    batch.note(1, "truncated", {"kept": 1})
+    batch.columns["parts"] = object_column([[1, 2], [3], [4, 5]])
+    expanded([*inner.values(), Field("parts", "BYTES", (), "json")], {"over": {"parts": "part"}}, batch)
+    batch.note(4, "truncated", {"kept": 2})
+    assert batch.notes == [
+        (0, "truncated", {"kept": 1, "element": 1}), (1, "truncated", {"kept": 2, "element": [0, 1]})
+    ]  # fmt: skip
+
+
 def test_a_row_inside_two_expansions_fails_through_both() -> None:
     inner, batch = documents()
     batch.columns["parts"] = object_column([[1, 2], [3], [4, 5]])
@@ -145,6 +156,27 @@ def test_numbers_of_all_elements_are_pooled(how: str, expected: list[float]) -> 
     batch.columns["x"] = np.array([1, 3, 7], np.float32)
     folded({**inner, "x": Field("x", "FP32")}, {"pool": {"x": how}}, batch)
     assert batch.columns["x"].tolist() == expected
+
+
+def test_lists_of_all_elements_are_joined_in_order() -> None:
+    _, batch = documents()
+    batch.columns["boxes"] = object_column([boxes(2), boxes(0), boxes(1)])
+    batch.columns["words"] = object_column([["a"], [], ["b", "c"]])
+    batch.columns["pair"] = np.arange(6, dtype=np.float32).reshape(3, 2)
+    inner = {f.name: f for f in (BOXES, Field("words", "BYTES", (), "texts"), Field("pair", "FP32", (2,)))}
+    made = folded(inner, {"join": {"boxes": "boxes", "words": "words", "pair": "pairs"}}, batch)
+    assert made == [BOXES, Field("words", "BYTES", (), "texts"), Field("pairs", "FP32", (-1,), "ragged")]
+    assert [row.tolist() for row in batch.columns["boxes"]] == [boxes(2).tolist(), boxes(1).tolist()]
+    assert batch.columns["words"].tolist() == [["a"], ["b", "c"]]
+    assert [row.tolist() for row in batch.columns["pairs"]] == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_a_row_without_elements_has_an_empty_list_joined() -> None:
+    batch = Batch({"documents": object_column([[]])}, 1, [0])
+    inner = expanded([TEXTS], OVER, batch)
+    batch.columns["boxes"] = object_column([])
+    folded({**inner, "boxes": BOXES}, {"join": {"boxes": "boxes"}}, batch)
+    assert batch.columns["boxes"][0].shape == (0, 4)
 
 
 def test_the_best_element_is_kept_and_of_equal_ones_the_first() -> None:
@@ -195,10 +227,11 @@ def test_lists_of_different_length_make_no_objects(run: "Run") -> None:
         ("fold", {"records": "all"}, "fields: records and fields stand together"),
         ("fold", {"best": "query", "keep": ["query"]}, "best: query (text) is not one number per row"),
         ("fold", {"lists": {"boxes": "all"}}, "lists.boxes: boxes cannot be an element of a list"),
+        ("fold", {"join": {"query": "all"}}, "join.query: query (text) is not a list in each element"),
         ("records", {"fields": {"q": "query"}}, "fields.q: query (text) is not a list in each row"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(use: str, options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Misconfigured, match="pipeline.toml") as caught:
+    with pytest.raises(Misconfigured, match=r"pipeline\.toml") as caught:
         kind_of(use, kinds()).fields(options, {field.name: field for field in (TEXTS, QUERY, BOXES)})
     assert problem in str(caught.value)

@@ -20,6 +20,16 @@ def expected(pixels: Any, scale: float, mean: Any, std: Any) -> Any:
     return (pixels.astype(np.float64) * scale - np.array(mean)) / np.array(std)
 
 
+@pytest.mark.parametrize("layout", ["chw", "cwh", "whc"])
+@pytest.mark.parametrize("more", [{}, {"size": [5, 7]}, {"sides_multiple": 4}])
+def test_the_order_of_the_axes_is_that_of_the_layout(run: "Run", layout: str, more: dict[str, Any]) -> None:
+    given = {IMAGE: column(noise(5, 7))}
+    rows = run("image_tensor", {**IMAGENET, **more, "layout": "hwc"}, given).columns["tensor"][0]
+    found = run("image_tensor", {**IMAGENET, **more, "layout": layout}, given).columns["tensor"][0]
+    np.testing.assert_array_equal(found, rows.transpose(["hwc".index(axis) for axis in layout]))
+    assert found.flags.c_contiguous
+
+
 @pytest.mark.parametrize("layout", ["chw", "hwc"])
 @pytest.mark.parametrize("size", [{}, {"size": [16, 16]}])
 def test_every_level_is_normalised_in_single_precision(run: "Run", layout: str, size: dict[str, Any]) -> None:

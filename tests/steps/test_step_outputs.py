@@ -82,6 +82,22 @@ def test_the_mean_leaves_out_what_the_mask_does(run: "Run") -> None:
     assert batch.columns["embedding"].dtype == np.float32
 
 
+def test_ragged_rows_have_the_means_that_they_have_as_tensors(run: "Run") -> None:
+    hidden = [np.array([[1, 2], [3, 6], [9, 9]], np.float32), np.array([[5, 7]], np.float32)]
+    fields = Field("hidden", "FP32", (-1, 2), "ragged"), Field("attention_mask", "INT64", (-1,), "ragged")
+    masks = [np.array([1, 1, 0]), np.array([1])]
+    batch = run("mean_pool", {}, {fields[0]: hidden, fields[1]: masks})
+    assert batch.columns["embedding"].tolist() == [[2, 4], [5, 7]]
+    emptied = run("mean_pool", {}, {fields[0]: hidden, fields[1]: [masks[0], np.array([0])]})
+    assert (list(emptied.failures), emptied.columns["embedding"].tolist()) == ([1], [[2, 4]])
+
+
+def test_a_mask_is_ragged_exactly_where_the_vectors_are(run: "Run") -> None:
+    ragged = Field("hidden", "FP32", (-1, 2), "ragged")
+    with pytest.raises(Misconfigured, match="mask"):
+        run("mean_pool", {}, {ragged: [np.array([[1, 2]], np.float32)], MASK: np.array([[1]])})
+
+
 def test_a_row_whose_mask_keeps_nothing_fails_alone(run: "Run") -> None:
     batch = run("mean_pool", {}, {HIDDEN: fp32([[1, 2]], [[3, 4]]), MASK: np.array([[0], [1]])})
     assert batch.failures[0].field == "attention_mask"

@@ -119,3 +119,54 @@ def test_a_number_beyond_fp32_fails_its_row(run: "Run", missing: str, value: flo
 def test_a_category_must_be_encoded_before_it_is_joined(run: "Run") -> None:
     with pytest.raises(Misconfigured, match="one_hot or ordinal"):
         run("columns", {"names": ["country"]}, {COUNTRY: ["NL"]})
+
+
+def test_what_is_missing_can_have_a_place_of_its_own_or_zeros(run: "Run") -> None:
+    given = {COUNTRY: ["DE", None]}
+    options = {"categories": {"country": ["NL", "DE"]}}
+    assert run("one_hot", {**options, "missing": "own"}, given).columns["country"].tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert run("one_hot", {**options, "missing": "zeros"}, given).columns["country"].tolist() == [[0, 1], [0, 0]]
+
+
+def test_numbers_can_name_categories(run: "Run") -> None:
+    options = {"categories": {"age": [1, 2.5]}, "unknown": "zeros", "missing": "own"}
+    block = run("one_hot", options, {AGE: np.array([2.5, 1.0, 7.0, NAN])}).columns["age"]
+    assert block.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 1]]
+    places = run("ordinal", {"categories": {"age": [1, 2.5]}, "unknown": -1}, {AGE: np.array([2.5, 7.0])})
+    assert places.columns["age"].tolist() == [1.0, -1.0]
+
+
+def test_an_unknown_number_is_named_as_it_was_sent(run: "Run") -> None:
+    batch = run("ordinal", {"categories": {"age": [1]}}, {AGE: np.array([7.5])})
+    assert batch.failures[0].text == "age: 7.5 is not a known category"
+
+
+@pytest.mark.parametrize("categories", [{"age": ["x"]}, {"country": [1]}])
+def test_categories_are_of_the_columns_type(run: "Run", categories: dict[str, Any]) -> None:
+    with pytest.raises(Misconfigured, match="as the column is"):
+        run("one_hot", {"categories": categories}, {AGE: np.array([1.0]), COUNTRY: ["NL"]})
+
+
+def test_ordinal_gives_missing_and_unknown_what_it_is_told(run: "Run") -> None:
+    options = {"categories": {"country": ["NL"]}, "unknown": "missing", "missing": -2}
+    places = run("ordinal", options, {COUNTRY: ["NL", "XX", None]}).columns["country"]
+    assert places.tolist() == pytest.approx([0.0, NAN, -2.0], nan_ok=True)
+    batch = run("ordinal", {"categories": {"country": ["NL"]}, "missing": "refuse"}, {COUNTRY: ["NL", None]})
+    assert [(failure.code, failure.field) for failure in batch.failures.values()] == [(Code.MISSING_FIELD, "country")]
+
+
+def test_columns_may_be_missing_where_it_is_said(run: "Run") -> None:
+    given = {AMOUNT: np.array([NAN, 1.0]), AGE: np.array([1.0, NAN])}
+    batch = run("columns", {"names": ["amount", "age"], "missing": ["amount"]}, given)
+    assert batch.columns["features"].tolist() == pytest.approx(np.array([[NAN, 1.0]]), nan_ok=True)
+    assert [failure.field for failure in batch.failures.values()] == ["age"]
+
+
+def test_columns_that_may_be_missing_are_among_the_names(run: "Run") -> None:
+    with pytest.raises(Misconfigured, match="columns that names has"):
+        run("columns", {"names": ["amount"], "missing": ["age"]}, {AMOUNT: np.array([1.0])})
+
+
+def test_columns_keep_the_precision_of_numbers_if_asked(run: "Run") -> None:
+    batch = run("columns", {"names": ["amount"], "datatype": "FP64"}, {AMOUNT: np.array([1e300, 0.1])})
+    assert batch.columns["features"].tolist() == [[1e300], [0.1]]

@@ -89,6 +89,23 @@ def test_buckets_are_the_only_lengths(run: "Run", folder: Path, text: str, lengt
     assert batch.columns["input_ids"].shape == (1, length)
 
 
+def test_a_row_padded_for_itself_is_as_long_as_it_is_alone(run: "Run", folder: Path) -> None:
+    options = {**OPTIONS, "pad": "row", "offsets": "places", "words": "words"}
+    columns = run("tokenize", options, {TEXT: ["a man", "a"]}, folder).columns
+    assert [row.tolist() for row in columns["input_ids"]] == [[1, 4, 5, 2], [1, 4, 2]]
+    assert [row.tolist() for row in columns["attention_mask"]] == [[1] * 4, [1] * 3]
+    assert [row.tolist() for row in columns["places"]] == [[[0, 0], [0, 1], [2, 5], [0, 0]], [[0, 0], [0, 1], [0, 0]]]
+    bucketed = run("tokenize", {**options, "buckets": [3, 5]}, {TEXT: ["a man", "a"]}, folder).columns
+    assert [row.tolist() for row in bucketed["input_ids"]] == [[1, 4, 5, 2, 0], [1, 4, 2]]
+
+
+def test_of_rows_padded_for_themselves_one_that_is_refused_fails_alone(run: "Run", folder: Path) -> None:
+    options = {**OPTIONS, "pad": "row", "overflow": "refuse"}
+    batch = run("tokenize", options, {TEXT: ["a man eats bread a", "a"]}, folder)
+    assert list(batch.failures) == [0]
+    assert [row.tolist() for row in batch.columns["input_ids"]] == [[1, 4, 2]]
+
+
 @pytest.mark.parametrize("buckets", [[5, 4], [4, 4], [4, 7]])
 def test_buckets_ascend_up_to_the_most_tokens(run: "Run", folder: Path, buckets: list[int]) -> None:
     with pytest.raises(Misconfigured, match="ascending"):

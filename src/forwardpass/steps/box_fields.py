@@ -33,6 +33,7 @@ OUTLINES = Fit("boxes or quads (ragged FP32 [-1, 4] or [-1, 4, 2])", lambda fiel
 PLACES = Fit(
     "boxes or points (ragged FP32 [-1, 4] or [-1, points, 2])", lambda field: _is_boxes(field) or _is_points(field)
 )
+POINTS = Fit("points of each box (ragged FP32 [-1, points, 2])", _is_points)
 CONFIDENCES = Fit("one score a box (ragged FP32 [-1])", lambda field: _is_ragged(field, "FP32", 1))
 CLASSES = Fit("one class number a box (ragged INT64 [-1])", lambda field: _is_ragged(field, "INT64", 1))
 NAMES = Fit("a list of text", lambda field: field.kind == "texts" and not field.shape)

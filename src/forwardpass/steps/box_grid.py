@@ -1,17 +1,17 @@
 """``decode_grid``: boxes of a fully convolutional network, which looks at a picture cell by cell."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.box_fields import empty_column, not_finite
-from forwardpass.steps.image_tensor import AXES, image_axes
+from forwardpass.steps.box_fields import empty_column, not_finite, pick_if
+from forwardpass.steps.image_pixels import LAYOUT, Layout, by_rows
 from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, pick
-from forwardpass.steps.options import Trouble, choice, field_name, number, option, whole
+from forwardpass.steps.options import Trouble, field_name, number, option, whole
 from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
@@ -31,51 +31,48 @@ class DecodeGrid:
     """Makes boxes of the cells of a grid whose score reaches ``score_min``, row by row from the top left.
 
     The cell in column x and row y of the grid is the box from (x * ``stride``, y * ``stride``), ``cell`` pixels wide
-    and high, of the picture that the network saw. Its score is the ``channel`` of ``scores``. With ``offsets``, a grid
-    of the same size with 4 channels, also what moves the sides of each box: ``refine_boxes`` is for that.
+    and high, of the picture that the network saw. Its score is the ``channel`` of ``input``. ``offsets_input``, a grid
+    of the same size with 4 channels, says how the sides of each box are to be moved, which ``refine_boxes`` does.
     MTCNN's P-Net: ``stride = 2, cell = 12, score_min = 0.6``.
 
-    Makes ``boxes`` ragged FP32 [-1, 4] (x1, y1, x2, y2), ``scores_output`` ragged FP32 [-1] and, with ``offsets``,
-    ``offsets_output`` ragged FP32 [-1, 4]. A NaN among the scores, or an offset of a box that is not finite, fails the
+    Makes ``boxes`` ragged FP32 [-1, 4] (x1, y1, x2, y2), ``scores`` ragged FP32 [-1] and, with ``offsets_input``,
+    ``offsets`` ragged FP32 [-1, 4]. A NaN among the scores, or an offset of a box that is not finite, fails the
     row, and so do more boxes than ``count_max``. Boxes of one thing still overlap: ``nms`` is next.
     """
 
-    scores: str | None = option(field_name(), "the grid of scores; without it the latest grid", None)
-    offsets: str | None = option(field_name(), "the grid of offsets", None)
-    layout: Literal["hwc", "chw", "whc", "cwh"] = option(
-        choice(*AXES), "the order of the axes: channels, height, width", "hwc"
-    )
+    input: str | None = option(field_name(), "the grid of scores; without it the latest grid", None)
+    offsets_input: str | None = option(field_name(), "the grid of offsets", None)
+    layout: Layout = option(LAYOUT, "the order of the axes: channels, height, width", "chw")
     channel: int = option(whole(-1, CHANNELS_MAX), "which channel of scores counts; -1 is the last", -1)
     stride: int = option(whole(1, CELL_MAX), "pixels from one cell to the next")
     cell: int = option(whole(1, CELL_MAX), "pixels that a cell sees in each direction")
     score_min: float = option(number(), "the least score", 0.5)
     count_max: int = option(whole(1, BOXES_MAX), "the most boxes of one row", 100_000)
     boxes: str = option(field_name(), "where the boxes go", "boxes")
-    scores_output: str = option(field_name(), "where their scores go", "box_scores")
-    offsets_output: str | None = option(field_name(), 'where their offsets go, by default "box_offsets"', None)
+    scores: str = option(field_name(), "where their scores go", "scores")
+    offsets: str | None = option(field_name(), 'where their offsets go, by default "offsets"', None)
 
 
 def _grid_problems(options: DecodeGrid) -> list[Trouble]:
-    if options.offsets is None and options.offsets_output is not None:
-        return [("offsets_output", options.offsets_output, "only with offsets")]
+    if options.offsets_input is None and options.offsets is not None:
+        return [("offsets", options.offsets, "only with offsets_input")]
     if len(set(_names(options))) < len(_names(options)):
         return [("boxes", "two outputs have one name", "a name of its own for each output")]
     return []
 
 
 def _names(options: DecodeGrid) -> list[str]:
-    moved = [] if options.offsets is None else [options.offsets_output or "box_offsets"]
-    return [options.boxes, options.scores_output, *moved]
+    moved = [] if options.offsets_input is None else [options.offsets or "offsets"]
+    return [options.boxes, options.scores, *moved]
 
 
 def _grid_sources(options: DecodeGrid, known: FieldMap) -> tuple[Field, Field | None]:
-    scores = pick(known, options.scores, _GRID, "scores")
-    offsets = None if options.offsets is None else pick(known, options.offsets, _GRID, "offsets")
+    scores, offsets = pick(known, options.input, _GRID), pick_if(known, options.offsets_input, _GRID, "offsets_input")
     place = options.layout.index("c")
     if 0 <= scores.shape[place] <= options.channel or scores.shape[place] == 0:
         raise invalid("channel", str(options.channel), f"a channel of {describe(scores)}")
     if offsets is not None and offsets.shape[place] not in (4, -1):
-        raise invalid("offsets", describe(offsets), "a grid with 4 channels")
+        raise invalid("offsets_input", describe(offsets), "a grid with 4 channels")
     return scores, offsets
 
 
@@ -101,7 +98,7 @@ def _grid(options: DecodeGrid, known: FieldMap, context: Context) -> Prepared:
         batch.columns.update(made)
 
     def decoded(columns: dict[str, Column], row: int) -> list[Floats]:
-        grid = _by_rows(columns[source.name][row], options)
+        grid = by_rows(columns[source.name][row], options.layout)
         if not -1 <= options.channel < grid.shape[2] or grid.shape[2] == 0:
             raise wrong_shape(source.name, f"has {grid.shape[2]} channels; channel {options.channel} is needed")
         scores = grid[..., options.channel]
@@ -115,15 +112,10 @@ def _grid(options: DecodeGrid, known: FieldMap, context: Context) -> Prepared:
         boxes = np.concatenate([corner, corner + options.cell], axis=1).astype(np.float32)
         values: list[Floats] = [boxes, scores[y, x].astype(np.float32)]
         if moved is not None:
-            values.append(_offsets(_by_rows(columns[moved.name][row], options), grid, (y, x), moved.name))
+            values.append(_offsets(by_rows(columns[moved.name][row], options.layout), grid, (y, x), moved.name))
         return values
 
     return run
-
-
-def _by_rows(grid: NDArray[Any], options: DecodeGrid) -> NDArray[Any]:
-    """The grid as [height, width, channels]."""
-    return image_axes(grid, options.layout)
 
 
 def _offsets(grid: NDArray[Any], scores: NDArray[Any], cells: Any, name: str) -> Floats:

@@ -1,7 +1,7 @@
 """Steps on boxes: ``nms`` keeps one of those that overlap, ``map_boxes`` brings them back to the original picture."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from forwardpass.steps.box_fields import (
     unequal,
 )
 from forwardpass.steps.kind import IMAGE, Fit, Kind, pick
-from forwardpass.steps.options import Trouble, field_name, flag, number, option, several, whole
+from forwardpass.steps.options import Trouble, choice, field_name, flag, number, option, several, whole
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
 BOXES_MAX = 100_000
@@ -35,8 +35,8 @@ _PLACE = Fit("a letterbox's place (FP32 [4])", lambda field: field.datatype == "
 class Nms:
     """Keeps the best boxes and drops each that overlaps a better one by more than ``iou_max``; in place, best first.
 
-    Greedy suppression by intersection over union, as torchvision and OpenCV do it; of equal scores the box that stood
-    first wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1],
+    Greedy suppression by intersection over union, as torchvision and OpenCV do it, or with ``share_of =
+    "smaller"`` over the area of the smaller box, which also drops a part of a thing; of equal scores the box that stood first wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1],
     the class numbers and each field of ``also`` keep the elements of the boxes that stay. A row fails when one of
     these has another number of elements, and when a score is NaN or a box not finite.
     """
@@ -50,6 +50,11 @@ class Nms:
         None,
     )
     iou_max: float = option(number(), "the overlap that is still allowed, 0 to 1", 0.45)
+    share_of: Literal["union", "smaller"] = option(
+        choice("union", "smaller"),
+        "what the shared area is divided by: both boxes' area, or the smaller box's",
+        "union",
+    )
     across_classes: bool = option(flag(), "let boxes suppress those of other classes too", False)
     count_max: int = option(whole(1, BOXES_MAX), "the most boxes that stay", 300)
     score_min: float | None = option(number(), "the least score that stays", None)
@@ -130,8 +135,11 @@ def _best(
         width = np.minimum(right[best], right[waiting]) - np.maximum(left[best], left[waiting])
         height = np.minimum(bottom[best], bottom[waiting]) - np.maximum(top[best], top[waiting])
         shared = np.maximum(width, 0) * np.maximum(height, 0)
-        union = areas[best] + areas[waiting] - shared
-        dropped = shared / np.where(union > 0, union, 1) > options.iou_max
+        if options.share_of == "smaller":
+            whole_area = np.minimum(areas[best], areas[waiting])
+        else:
+            whole_area = areas[best] + areas[waiting] - shared
+        dropped = shared / np.where(whole_area > 0, whole_area, 1) > options.iou_max
         if group is not None:
             dropped &= group[waiting] == group[best]
         waiting = waiting[~dropped]

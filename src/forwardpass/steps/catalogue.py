@@ -39,6 +39,7 @@ from forwardpass.steps.segments import SEGMENTS, VOICE_EVENTS
 from forwardpass.steps.spans import MERGE_SPANS, SPANS
 from forwardpass.steps.tabular import COLUMNS, FILL, ONE_HOT, ORDINAL, SCALE
 from forwardpass.steps.text import NORMALIZE_TEXT, TOKENIZE
+from forwardpass.steps.text_lists import JOIN_TEXTS
 from forwardpass.steps.windows import TOKEN_WINDOWS
 
 OWN_PREFIX = "steps:"
@@ -46,6 +47,7 @@ OWN_PREFIX = "steps:"
 
 _BUILT_IN: tuple[StepKind, ...] = (
     NORMALIZE_TEXT,
+    JOIN_TEXTS,
     TOKENIZE,
     TOKEN_WINDOWS,
     SPANS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from forwardpass.steps.options import (
     Rule,
     Trouble,
     Wrong,
+    choice,
     field_name,
     flag,
     number,
@@ -28,6 +29,8 @@ from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, objec
 
 CROP_SIDE_MAX = 32_766  # of what OpenCV warps
 MARGIN_MAX = 10.0
+PAD_MAX = 4
+"""How many times the picture's longer side the side of a padded box may be: it is as large as its place, which a model chose."""
 TALL = 1.5
 _BOX = Fit(
     "one box or quad per row (FP32 [4] or [4, 2])",
@@ -45,8 +48,8 @@ _LABEL = Fit(
 class CropBoxes:
     """Cuts one box or quad out of each row's picture: ragged UINT8 [-1, -1, channels] ``output``.
 
-    A box (FP32 [4]: x1, y1, x2, y2) is cut out with every pixel it touches, as far as it lies in the picture; with
-    ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise from top left) is warped to an upright rectangle, as
+    A box (FP32 [4]: x1, y1, x2, y2) is cut out with every pixel it touches, as far as it lies in the picture or, with
+    ``outside = "pad"``, black where it does not; with ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise from top left) is warped to an upright rectangle, as
     wide as its longer horizontal edge and as high as its longer vertical one (bicubic, the picture's edge goes on
     outside), and a quarter to the left when it is a column of text; so do PaddleOCR and RapidOCR. A box without any
     pixel of the picture and a quad without an inside fail the row, as do numbers that are not finite.
@@ -55,6 +58,9 @@ class CropBoxes:
     image: str | None = option(field_name(), "the picture; without it the latest decoded one", None)
     input: str | None = option(field_name(), "the box or quad; without it the latest such field", None)
     margin: float = option(number(), "what a box is widened by on each side, as a share of its width and height", 0.0)
+    outside: Literal["cut", "pad"] = option(
+        choice("cut", "pad"), "what becomes of the part of a box that lies outside of the picture", "cut"
+    )
     turn_tall: bool = option(
         flag(), "turn the crop of a quad a quarter to the left when it is 1.5 as high as wide", True
     )
@@ -79,6 +85,8 @@ def _crop_fields(options: CropBoxes, known: FieldMap) -> list[Field]:
     image, place = source_image(known, options.image), pick(known, options.input, _BOX)
     if options.margin and place.shape != (4,):
         raise invalid("margin", f"{options.margin:g}", f"only with a box; {place.name} is a quad")
+    if options.outside == "pad" and place.shape != (4,):
+        raise invalid("outside", "pad", f"only with a box; {place.name} is a quad")
     if not options.turn_tall and place.shape == (4,):
         raise invalid("turn_tall", "false", f"only with a quad; {place.name} is a box")
     width, height = options.size or (-1, -1)
@@ -117,12 +125,22 @@ def _crop_boxes(options: CropBoxes, known: FieldMap, context: Context) -> Prepar
 def _sliced(picture: Pixels, box: NDArray[np.float32], name: str, options: CropBoxes) -> Pixels:
     first, second = box[:2].astype(np.float64), box[2:].astype(np.float64)
     wider = options.margin * (second - first)
-    size = picture.shape[1::-1]
-    left, top = np.floor(first - wider).clip(0, size).astype(int)
-    right, bottom = np.ceil(second + wider).clip(0, size).astype(int)
+    size = np.array(picture.shape[1::-1])
+    outer = np.array([np.floor(first - wider), np.ceil(second + wider)])
+    left, top = outer[0].clip(0, size).astype(int)
+    right, bottom = outer[1].clip(0, size).astype(int)
     if left >= right or top >= bottom or (second <= first).any():
         raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the box has no pixel of the picture in it", field=name)
-    return picture[top:bottom, left:right]
+    inside = picture[top:bottom, left:right]
+    if options.outside == "cut":
+        return inside
+    width, height = outer[1] - outer[0]
+    if max(width, height) > (1 + 2 * options.margin) * PAD_MAX * max(size):
+        raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the box is {width:g} by {height:g} pixels large", field=name)
+    frame = np.zeros((int(height), int(width), picture.shape[2]), dtype=np.uint8)
+    x, y = ((left, top) - outer[0]).astype(int)
+    frame[y : y + bottom - top, x : x + right - left] = inside
+    return frame
 
 
 def _warped(cv2: Any, picture: Pixels, quad: NDArray[np.float32], name: str, options: CropBoxes) -> Pixels:

@@ -15,6 +15,7 @@ from forwardpass.steps.box_fields import (
     CONFIDENCES,
     NAMES,
     OUTLINES,
+    POINTS,
     empty_column,
     not_finite,
     pick_if,
@@ -42,8 +43,8 @@ class DrawBoxes:
     """Draws boxes or quads and what they are onto the picture: ``output``, the bytes of a PNG file (RGB).
 
     The colour follows the class number or else the name; lines and letters grow with the picture. The same input gives
-    the same bytes. A row fails when ``names``, ``scores`` or ``classes`` has another number of elements than there are
-    boxes, and when a box is not finite.
+    the same bytes. A row fails when ``names``, ``scores``, ``classes`` or ``points`` has another number of elements
+    than there are boxes, and when a box or a point is not finite.
     """
 
     image: str | None = option(field_name(), "the picture; without it the latest decoded one", None)
@@ -51,12 +52,15 @@ class DrawBoxes:
     names: str | None = option(field_name(), "what to write at each box", None)
     scores: str | None = option(field_name(), "the scores to write behind it", None)
     classes: str | None = option(field_name(), "the class numbers, for the colours", None)
+    points: str | None = option(
+        field_name(), "points of each box (ragged FP32 [-1, points, 2]), such as landmarks", None
+    )
     output: str = option(field_name(), "where the file goes", "drawing")
 
 
 def _draw_sources(options: DrawBoxes, known: FieldMap) -> tuple[Field, Field, dict[str, Field]]:
     """The picture, the boxes, and what is known of each box, by option."""
-    fits = {"names": NAMES, "scores": CONFIDENCES, "classes": CLASSES}
+    fits = {"names": NAMES, "scores": CONFIDENCES, "classes": CLASSES, "points": POINTS}
     given = {key: pick_if(known, getattr(options, key), fit, key) for key, fit in fits.items()}
     details = {key: field for key, field in given.items() if field is not None}
     return source_image(known, options.image), pick(known, options.input, OUTLINES), details
@@ -78,10 +82,14 @@ def _draw_boxes(options: DrawBoxes, known: FieldMap, context: Context) -> Prepar
             said[key] = columns[field.name][row]
             if len(said[key]) != len(outlines):
                 raise unequal(field.name, len(said[key]), source.name, len(outlines))
+        points = said.get("points", [])
+        if len(points) and not np.isfinite(points).all():
+            raise not_finite(details["points"].name)
         colours = [_colour(said, place) for place in range(len(outlines))]
         texts = [_written(said, place) for place in range(len(outlines))]
         picture = _picture(image_module, columns[image.name][row], image.name).convert("RGB")
         _draw(picture, outlines, texts, colours)
+        _draw_points(picture, points, colours)
         return _encoded(picture, "png", 0)
 
     def run(batch: Batch) -> None:
@@ -128,6 +136,16 @@ def _draw(picture: Any, outlines: NDArray[np.float32], texts: list[str], colours
     for outline, text, colour in reversed(list(zip(corners, texts, colours, strict=True))):
         if text:
             _draw_label(canvas, picture.size, outline, text, colour, font)
+
+
+def _draw_points(picture: Any, points: Any, colours: list[Colour]) -> None:
+    from PIL import ImageDraw
+
+    canvas = ImageDraw.Draw(picture)
+    radius = max(2, round((picture.width + picture.height) * 0.002))
+    for group, colour in zip(points, colours, strict=False):  # none where no points are drawn
+        for x, y in group.astype(np.float64).clip(-2 * radius, np.array(picture.size) + 2 * radius):
+            canvas.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour, outline=(255, 255, 255))
 
 
 def _draw_label(canvas: Any, size: tuple[int, int], outline: Any, text: str, colour: Colour, font: Any) -> None:

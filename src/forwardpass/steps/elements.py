@@ -25,7 +25,12 @@ _LIST = Fit(
 )
 _ANY = Fit("a field", lambda field: True)
 _POOLED = Fit("numbers", lambda field: field.kind in ("tensor", "number") and field.datatype in NUMPY_NAMES)
-_RAGGED = Fit("ragged, or texts", lambda field: field.kind in ("ragged", "texts", "tensor", "json"))
+_JOINED = Fit(
+    "a list in each element: texts, or numbers [n, ...] whose other axes are not free",
+    lambda field: (
+        field.kind == "texts" or (field.datatype in NUMPY_NAMES and bool(field.shape) and -1 not in field.shape[1:])
+    ),
+)
 Pooling = Literal["mean", "max", "min", "sum", "first", "last"]
 
 
@@ -115,13 +120,15 @@ def _column(field: Field, elements: Sequence[Any]) -> Column:
 class Fold:
     """Makes rows of their elements again; every field of the row from before ``expand`` is back.
 
-    ``lists`` keeps all elements of a field as one list (tensors: ragged [n, ...]; text: texts; JSON: JSON);
+    ``lists`` keeps all elements of a field as one list (tensors: ragged [n, ...]; text: texts; JSON: JSON); ``join``
+    puts the lists of all elements one behind the other (the boxes found in each copy or tile of an image);
     ``records`` makes one JSON list of objects of ``fields``, in order; ``pool`` joins the numbers of all elements into
     one tensor; ``best`` keeps ``fields`` of the element with the greatest ``by``, of equal ones the first. A row
     without elements gets empty lists; with ``pool`` or ``best`` it fails.
     """
 
     lists: Mapping[str, str] | None = option(table(field_name()), "element field = list field", None)
+    join: Mapping[str, str] | None = option(table(field_name()), "list field of an element = list field", None)
     records: str | None = option(field_name(), "the JSON list of objects", None)
     fields: tuple[str, ...] = option(several(field_name(), distinct=True), "what each object holds", ())
     pool: Mapping[str, Pooling] | None = option(
@@ -133,14 +140,15 @@ class Fold:
 
 def _fold_problems(options: Fold) -> list[Trouble]:
     troubles: list[Trouble] = []
-    if not (options.lists or options.records or options.pool or options.best):
-        troubles.append(("records", "this fold keeps nothing", "lists, records, pool or best"))
+    if not (options.lists or options.join or options.records or options.pool or options.best):
+        troubles.append(("records", "this fold keeps nothing", "lists, join, records, pool or best"))
     if (options.records is None) != (not options.fields):
         troubles.append(("fields", "records and fields stand together", "both or neither"))
     if (options.best is None) != (not options.keep):
         troubles.append(("keep", "best and keep stand together", "both or neither"))
     records = [options.records] if options.records else []
-    names = [*(options.lists or {}).values(), *(options.pool or {}), *options.keep, *records]
+    lists = [*(options.lists or {}).values(), *(options.join or {}).values()]
+    names = [*lists, *(options.pool or {}), *options.keep, *records]
     troubles += [
         ("keep", f"{name!r} is there twice", "each field once") for name in {n for n in names if names.count(n) > 1}
     ]
@@ -151,6 +159,10 @@ def _folded_fields(options: Fold, known: FieldMap) -> list[Field]:
     made = [
         _list_of(pick(known, source, _ANY, f"lists.{source}"), name) for source, name in (options.lists or {}).items()
     ]
+    for source, name in (options.join or {}).items():
+        field = pick(known, source, _JOINED, f"join.{source}")
+        shape = () if field.kind == "texts" else (-1, *field.shape[1:])
+        made.append(Field(name, field.datatype, shape, "texts" if field.kind == "texts" else "ragged"))
     for name in options.fields:
         pick(known, name, _ANY, "fields")
     if options.records is not None:
@@ -187,6 +199,8 @@ def _fold(options: Fold, known: FieldMap, context: Context) -> Prepared:
         places = [np.flatnonzero(parents == row) for row in range(batch.rows)] if batch.rows else []
         for source, name in (options.lists or {}).items():
             batch.columns[name] = object_column([_listed(known[source], inner[source][place]) for place in places])
+        for source, name in (options.join or {}).items():
+            batch.columns[name] = object_column([_joined(known[source], inner[source][place]) for place in places])
         if options.records is not None:
             rows = [[_object(options.fields, known, inner, int(p)) for p in place] for place in places]
             batch.columns[options.records] = object_column(rows)
@@ -218,6 +232,12 @@ def _nothing(field: Field) -> Column:
 
 def _listed(field: Field, elements: Column) -> Any:
     return elements if field.datatype in NUMPY_NAMES else list(elements)
+
+
+def _joined(field: Field, lists: Column) -> Any:
+    if field.kind == "texts":
+        return [text for texts in lists for text in texts]
+    return np.concatenate([np.empty((0, *field.shape[1:]), NUMPY_NAMES[field.datatype]), *lists])
 
 
 def _pooled(column: Column, places: Sequence[NDArray[np.int64]], how: Pooling) -> Column:

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Failure, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.kind import IMAGE, describe, invalid, pick
-from forwardpass.steps.options import Rule, either, several, whole
+from forwardpass.steps.options import Rule, choice, either, several, whole
 from forwardpass.steps.protocol import Batch, Column, FieldMap, object_column
 
 Pixels = NDArray[np.uint8]
 Method = Literal["bilinear", "bicubic", "area", "nearest", "lanczos"]
+Layout = Literal["chw", "hwc", "cwh", "whc"]
 Resize = Callable[[Pixels, int, int], Pixels]
 """(image, width, height) -> the image in that size."""
 
@@ -63,6 +64,11 @@ def library_missing(step: str, library: str, extra: str, error: ImportError) -> 
 def too_many_pixels(name: str, width: int, height: int, most: int) -> Refused:
     text = f"{name}: {width} x {height} are {width * height} pixels; at most {most} are allowed"
     return Refused(Code.INPUT_TOO_LARGE, text, field=name)
+
+
+def by_rows(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """A view [height, width, channels] of an array whose axes are in this order."""
+    return array.transpose([layout.index(axis) for axis in "hwc"])
 
 
 def as_picture(image_module: Any, pixels: Pixels) -> Any:
@@ -122,6 +128,7 @@ def _opencv(step: str) -> Resize:
     return resize
 
 
+LAYOUT = choice("chw", "hwc", "cwh", "whc")
 LEVEL = whole(0, 255)
 COLOR: Rule = either(LEVEL, several(LEVEL, least=1))
 """One level for all channels, or one for each."""

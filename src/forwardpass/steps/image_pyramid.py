@@ -11,7 +11,6 @@ from forwardpass.steps.image_pixels import (
     SIDE_MAX,
     Method,
     Pixels,
-    Resize,
     each_row,
     image_field,
     resizer,
@@ -74,34 +73,36 @@ def _pyramid(options: ImagePyramid, known: FieldMap, context: Context) -> Prepar
     resize = resizer("image_pyramid", options.method, options.antialias)
 
     def run(batch: Batch) -> None:
-        made = each_row(batch, source, lambda _, pixels: _copies(options, source, pixels, resize))
+        each_row(batch, source, sizes)
         batch.settle()  # rows have other numbers once they are copies
-        rows = [made[place] for place in range(len(made)) if made[place] is not None]
-        copies = [copy for row in rows for copy in row]
-        sizes = [pixels.shape[1::-1] for row, pixels in zip(rows, batch.columns[source], strict=True) for _ in row]
-        scales = [np.divide(size, copy.shape[1::-1]) for size, copy in zip(sizes, copies, strict=True)]
-        batch.expand(
-            [len(row) for row in rows],
-            {
-                options.output: object_column(copies),
-                options.scale: np.array(scales, dtype=np.float32).reshape(len(copies), 2),
-            },
-        )
+        counts: list[int] = []
+        copies: list[Pixels] = []
+        scales: list[tuple[float, float]] = []
+        for row, pixels in enumerate(batch.columns[source]):
+            height, width = pixels.shape[:2]
+            wanted = sizes(row, pixels)
+            counts.append(len(wanted))
+            copies += [resize(pixels, *size) for size in wanted]
+            scales += [(width / new_width, height / new_height) for new_width, new_height in wanted]
+        scale = np.array(scales, dtype=np.float32).reshape(len(copies), 2)
+        batch.expand(counts, {options.output: object_column(copies), options.scale: scale})
+
+    def sizes(_: int, pixels: Pixels) -> list[tuple[int, int]]:
+        return _sizes(options, source, *pixels.shape[:2])
 
     return run
 
 
-def _copies(options: ImagePyramid, source: str, pixels: Pixels, resize: Resize) -> list[Pixels]:
-    height, width = pixels.shape[:2]
-    copies: list[Pixels] = []
+def _sizes(options: ImagePyramid, source: str, height: int, width: int) -> list[tuple[int, int]]:
+    """(width, height) of each copy. Raises Refused for one that is too large."""
+    found: list[tuple[int, int]] = []
     size = options.largest
     while min(height, width) * size >= options.side_min:
-        new_width, new_height = math.ceil(width * size), math.ceil(height * size)
-        if new_width * new_height > options.pixels_max:
-            raise too_many_pixels(source, new_width, new_height, options.pixels_max)
-        copies.append(resize(pixels, new_width, new_height))
+        found.append((math.ceil(width * size), math.ceil(height * size)))
         size *= options.factor
-    return copies
+    if found and math.prod(found[0]) > options.pixels_max:
+        raise too_many_pixels(source, *found[0], options.pixels_max)
+    return found
 
 
 IMAGE_PYRAMID = Kind("image_pyramid", ImagePyramid, _pyramid_fields, _pyramid, _pyramid_problems, level=1)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.image_pixels import SIDE_MAX, Pixels, each_row, grey, source_image
+from forwardpass.steps.image_pixels import LAYOUT, SIDE_MAX, Layout, Pixels, by_rows, each_row, grey, source_image
 from forwardpass.steps.kind import Kind, describe, invalid
 from forwardpass.steps.options import Trouble, choice, field_name, number, option, several, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 Array = NDArray[Any]
 Write = Callable[[Pixels, Array], None]
-"""Writes the numbers of an image into a tensor of its size."""
+"""Writes the numbers of an image into an array [height, width, channels]."""
 _NUMPY = {"FP32": np.float32, "FP16": np.float16, "UINT8": np.uint8}
 _SIDES = several(whole(1, SIDE_MAX))
 
@@ -28,7 +28,7 @@ class ImageTensor:
 
     Computed in float32, within 3e-7 of the greater of |level * scale / std| and |mean / std|. ``mean`` and ``std`` are
     in the order of ``color``, one for each channel or one for all. Makes ``datatype`` [channels, height,
-    width] ("chw") or [height, width, channels] ("hwc"): one tensor of all rows when ``size`` says what every image
+    width] ("chw") or in another order of these axes: one tensor of all rows when ``size`` says what every image
     measures (another fails its row with ``shape_mismatch``), else ragged, -1 in place of height and width.
 
     Ragged images can be padded at their right and bottom with ``pad`` (a value of the tensor, after mean and std):
@@ -42,7 +42,7 @@ class ImageTensor:
     scale: float = option(number(), "what levels (0 to 255) are multiplied with first, e.g. 0.00392156862745098", 1.0)
     mean: tuple[float, ...] = option(several(number()), "subtracted then", (0.0,))
     std: tuple[float, ...] = option(several(number()), "what is divided by last", (1.0,))
-    layout: Literal["chw", "hwc"] = option(choice("chw", "hwc"), "the order of the axes", "chw")
+    layout: Layout = option(LAYOUT, "the order of the axes: channels, height, width", "chw")
     datatype: Literal["FP32", "FP16", "UINT8"] = option(choice("FP32", "FP16", "UINT8"), "of the numbers", "FP32")
     size: tuple[int, ...] | None = option(several(whole(1, SIDE_MAX), least=2), "[width, height] of every image", None)
     width_buckets: tuple[int, ...] = option(_SIDES, "widths to pad up to, ascending", ())
@@ -90,8 +90,9 @@ def _source(options: ImageTensor, known: FieldMap) -> Field:
 
 
 def _shape(options: ImageTensor, width: int, height: int) -> tuple[int, int, int]:
-    channels = 1 if options.color == "gray" else 3
-    return (channels, height, width) if options.layout == "chw" else (height, width, channels)
+    sizes = {"c": 1 if options.color == "gray" else 3, "h": height, "w": width}
+    first, second, third = (sizes[axis] for axis in options.layout)
+    return first, second, third
 
 
 def _tensor_fields(options: ImageTensor, known: FieldMap) -> list[Field]:
@@ -117,7 +118,7 @@ def _dense(options: ImageTensor, source: str, write: Write) -> Prepared:
             if pixels.shape[:2] != (height, width):
                 found = f"{source}: is {pixels.shape[1]} x {pixels.shape[0]} pixels"
                 raise Refused(Code.SHAPE_MISMATCH, f"{found}; {width} x {height} are needed", field=source)
-            write(pixels, tensor[row])
+            write(pixels, by_rows(tensor[row], options.layout))
 
         each_row(batch, source, written)
         batch.columns[options.output] = tensor
@@ -133,7 +134,7 @@ def _ragged(options: ImageTensor, source: str, write: Write) -> Prepared:
             raise Refused(Code.INPUT_TOO_LARGE, text, field=source)
         shape = _shape(options, *_padded(options, width, height))
         tensor = np.full(shape, options.pad, dtype=_NUMPY[options.datatype])
-        write(pixels, tensor[:, :height, :width] if options.layout == "chw" else tensor[:height, :width])
+        write(pixels, by_rows(tensor, options.layout)[:height, :width])
         return tensor
 
     def run(batch: Batch) -> None:
@@ -160,7 +161,7 @@ def _writer(options: ImageTensor) -> Write:
     def write(pixels: Pixels, tensor: Array) -> None:
         levels = grey(pixels) if options.color == "gray" else pixels
         for channel, stored in enumerate(order):
-            numbers = tensor[channel] if options.layout == "chw" else tensor[..., channel]
+            numbers = tensor[..., channel]
             if plain:
                 numbers[...] = levels[..., stored]
             elif options.datatype == "FP32":

@@ -3,6 +3,7 @@
 All are NumPy over whole batches. NaN goes through the arithmetic ones, for the pipeline's own checks to find.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +11,22 @@ import numpy as np
 from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
-from forwardpass.steps.kind import SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick
+from forwardpass.steps.kind import FLOATS, SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick
 from forwardpass.steps.options import field_name, option, whole
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
 _FLOAT = Fit("a floating tensor", is_float)
-_VECTORS = Fit("a floating tensor [tokens, hidden]", lambda field: is_float(field) and len(field.shape) == 2)
+_TOKENS = Fit(
+    "floating vectors [tokens, hidden], in a tensor or ragged",
+    lambda field: field.kind in ("tensor", "ragged") and field.datatype in FLOATS and len(field.shape) == 2,
+)
 _MASK = Fit(
     "an integer mask [tokens]",
-    lambda field: field.kind == "tensor" and len(field.shape) == 1 and (field.datatype == "BOOL" or "INT" in field.datatype),
+    lambda field: (
+        field.kind in ("tensor", "ragged")
+        and len(field.shape) == 1
+        and (field.datatype == "BOOL" or "INT" in field.datatype)
+    ),
 )
 _LIST = Fit("a tensor with one axis or more per row", lambda field: field.kind == "tensor" and bool(field.shape))
 
@@ -127,7 +135,10 @@ def _take(options: Take, known: FieldMap, context: Context) -> Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanPool:
-    """The mean of a text's token vectors over the tokens its mask keeps. A row that keeps none fails."""
+    """The mean of a text's token vectors over the tokens its mask keeps. A row that keeps none fails.
+
+    Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
+    """
 
     input: str | None = option(field_name(), "[tokens, hidden]; without it the latest such tensor", None)
     mask: str = option(field_name(), "[tokens], 0 where a token does not count", "attention_mask")
@@ -135,26 +146,37 @@ class MeanPool:
 
 
 def _mean_pool_fields(options: MeanPool, known: FieldMap) -> list[Field]:
-    source = pick(known, options.input, _VECTORS)
-    pick(known, options.mask, _MASK, "mask")
+    source, mask = pick(known, options.input, _TOKENS), pick(known, options.mask, _MASK, "mask")
+    if (source.kind == "ragged") != (mask.kind == "ragged"):
+        raise invalid("mask", f"{describe(mask)}, a {mask.kind}", f"a {source.kind}, as {describe(source)} is")
     return [Field(options.output, "FP32", source.shape[1:])]
 
 
 def _mean_pool(options: MeanPool, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, _VECTORS).name
+    field = pick(known, options.input, _TOKENS)
+    source = field.name
 
-    def run(batch: Batch) -> None:
-        vectors = _widened(batch.columns[source])
-        kept = batch.columns[options.mask] != 0
+    def means(batch: Batch, rows: Sequence[int], vectors: Column, kept: Column) -> Column:
+        """Of these rows, whose vectors are one array and whose masks are another."""
+        vectors, kept = _widened(vectors), kept != 0
         if vectors.shape[:2] != kept.shape:
             raise wrong_shape(source, f"has {vectors.shape[1]} tokens where {options.mask} has {kept.shape[1]}")
         counts = kept.sum(axis=1)
-        for row in np.flatnonzero(counts == 0):
-            batch.fail(int(row), Refused(Code.INVALID_INPUT, f"{options.mask}: keeps no token", field=options.mask))
+        for place in np.flatnonzero(counts == 0):
+            refusal = Refused(Code.INVALID_INPUT, f"{options.mask}: keeps no token", field=options.mask)
+            batch.fail(rows[int(place)], refusal)
         # Not a product with the mask: what stands at a token that does not count may be NaN.
         sums = np.where(kept[:, :, np.newaxis], vectors, vectors.dtype.type(0)).sum(axis=1)
-        means = sums / np.maximum(counts, 1).astype(vectors.dtype)[:, np.newaxis]
-        batch.columns[options.output] = means.astype(np.float32, copy=False)
+        found: Column = sums / np.maximum(counts, 1).astype(vectors.dtype)[:, np.newaxis]
+        return found.astype(np.float32, copy=False)
+
+    def run(batch: Batch) -> None:
+        vectors, masks, rows = batch.columns[source], batch.columns[options.mask], range(batch.rows)
+        if field.kind == "ragged":
+            apart = [means(batch, [row], vectors[row][np.newaxis], masks[row][np.newaxis]) for row in rows]
+            batch.columns[options.output] = np.concatenate(apart)
+        else:
+            batch.columns[options.output] = means(batch, rows, vectors, masks)
 
     return run
 

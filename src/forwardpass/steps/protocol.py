@@ -77,8 +77,22 @@ class Batch:
         self.failing.setdefault(row, failure)
 
     def note(self, row: int, name: str, value: dict[str, Any]) -> None:
-        """Tell the caller of current row ``row`` something about its answer, e.g. that it was cut."""
+        """Tell the caller of current row ``row`` something about its answer, e.g. that it was cut.
+
+        Of an element the note says which it is: "element", counted from 0; inside several expansions one for each.
+        """
+        if self.outer:
+            places = self._element(row)
+            value = {**value, "element": places[0] if len(places) == 1 else places}
         self.notes.append((self.origin[row], name, value))
+
+    def _element(self, row: int) -> list[int]:
+        places: list[int] = []
+        for level in reversed(self.outer):
+            parent = int(level.parents[row])
+            places.insert(0, row - int(np.searchsorted(level.parents, parent)))
+            row = parent
+        return places
 
     def settle(self) -> None:
         """Remove the rows failed since the last call; called by the runner between steps."""

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.kind import TEXT, Kind, pick
 from forwardpass.steps.options import Trouble, choice, field_name, file_name, flag, option, several, whole
-from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, text_column
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column, text_column
 from forwardpass.steps.tokenizer import (
     TOKENS_MAX,
     Cut,
@@ -78,7 +78,9 @@ def _without_effect(options: NormalizeText) -> list[Trouble]:
 class Tokenize:
     """Cuts text into the token ids of a tokenizer.json, with its special tokens, padded to the batch's longest row.
 
-    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pair`` both texts go in, as
+    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pad = "row"`` they are ragged,
+    each row as long as it is alone (up to its own bucket): the model takes rows of equal length together, and a short
+    text does not cost what a long one beside it costs. With ``pair`` both texts go in, as
     cross-encoders and readers take (query, document); special tokens stand where the file says.
 
     Padding and truncation written in that file are not applied, only their side and padding id. A special token's
@@ -99,6 +101,9 @@ class Tokenize:
     )
     buckets: tuple[int, ...] = option(
         several(whole(1, TOKENS_MAX)), "lengths to pad up to, ascending; beyond the last it is tokens_max", ()
+    )
+    pad: Literal["batch", "row"] = option(
+        choice("batch", "row"), "what a row is padded for: the batch's longest, or nothing but its own bucket", "batch"
     )
     offsets: str | None = option(
         field_name(),
@@ -143,7 +148,8 @@ def token_fields(offsets: str | None, words: str | None) -> list[Field]:
 
 def _token_fields(options: Tokenize, known: FieldMap) -> list[Field]:
     text_sources(known, options.input, options.pair)
-    return token_fields(options.offsets, options.words)
+    fields = token_fields(options.offsets, options.words)
+    return [replace(field, kind="ragged") for field in fields] if options.pad == "row" else fields
 
 
 def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
@@ -176,16 +182,25 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
         except Refused as refusal:
             return batch.fail(row, refusal)
 
+    def columns(encodings: Sequence[Any]) -> dict[str, Column]:
+        """Of rows that are padded for each other."""
+        longest = max((len(e) for e in encodings if e is not None), default=0)
+        length = padded(longest, options.buckets, options.tokens_max)
+        made = loaded.columns(encodings, length)
+        if options.offsets is not None:
+            made[options.offsets] = loaded.offsets(encodings, length, texts=len(names))
+        if options.words is not None:
+            made[options.words] = loaded.words(encodings, length, texts=len(names))
+        return made
+
     def run(batch: Batch) -> None:
         # Row by row on purpose: the library's own batch call starts a pool of threads beside the engine's.
         encodings = [encoded(batch, row) for row in range(batch.rows)]
-        longest = max((len(e) for e in encodings if e is not None), default=0)
-        length = padded(longest, options.buckets, options.tokens_max)
-        batch.columns.update(loaded.columns(encodings, length))
-        if options.offsets is not None:
-            batch.columns[options.offsets] = loaded.offsets(encodings, length, texts=len(names))
-        if options.words is not None:
-            batch.columns[options.words] = loaded.words(encodings, length, texts=len(names))
+        if options.pad == "batch":
+            batch.columns.update(columns(encodings))
+            return
+        rows = [columns([encoding]) for encoding in encodings]
+        batch.columns.update({name: object_column([row[name][0] for row in rows]) for name in rows[0]})
 
     return run
 
