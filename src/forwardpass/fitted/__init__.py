@@ -1,0 +1,1 @@
+"""Versions written from fitted estimators: scikit-learn, LightGBM, XGBoost, CatBoost. See ``write.py``."""
