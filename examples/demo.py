@@ -31,6 +31,7 @@ from forwardpass.client import Client, ForwardpassError, Prediction, RequestErro
 from forwardpass.core.clock import monotonic_s, pause
 
 MODELS = Path(__file__).resolve().parent / ".work" / "models"
+SHOWN = ("sentences", "filetype", "fraud")
 START_LIMIT_S = 120.0
 LOAD_S = 2.0
 INTERRUPTED_EXIT = 130
@@ -301,9 +302,9 @@ def run(models: Path, *, once: bool) -> int:
     if not reference.exists():
         raise Ended(f"{models} does not hold the examples; build them: python examples/build.py")
     payments = json.loads(reference.read_text())[:PAYMENTS]
-    screen.say(f"forwardpass serve {models}", "bold")
+    screen.say(f"forwardpass serve {models}/{{{','.join(SHOWN)}}}", "bold")
     with (
-        serving(models, models.parent / "data") as server,
+        serving([models / name for name in SHOWN], models.parent / "data") as server,
         Client(server.url, retries=RetryBudget(attempts_max=1)) as client,
         httpx.Client(timeout=10.0) as http,
     ):

@@ -21,6 +21,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # ``settings`` is a value that whoever builds takes apart; the parts themselves are handed what they need of it.
     # ``trial`` is one version with the path of a request around it, and no server.
     ("ingress", "jobs", "settings", "trial"),
+    # ``overview`` reads the parts that ``app`` builds.
+    ("overview",),
     # ``fitted`` writes versions of fitted estimators.
     ("app", "starting", "asking", "client", "use", "fitted"),
     # ``building`` is a pipeline written in Python and run in the same process: it answers as the client does.
@@ -30,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """A part imports parts of the lines above it only: never one of its own line, never one below."""
 
-SAME_PART = {"client_retry": "client", "client_wire": "client"}
+SAME_PART = {"client_retry": "client", "client_sequence": "client", "client_wire": "client"}
 """One part in several files at the top."""
 
 SPINE = (

@@ -28,6 +28,12 @@ def busy(retry_after_s: float) -> OverloadedError:
     return error
 
 
+def never_sent() -> ConnectionFailed:
+    error = ConnectionFailed("connection_failed", "refused")
+    error.sent = False
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "attempt", "left_s", "tokens", "factor", "wait_s"),
     [
@@ -54,6 +60,27 @@ def test_may_it_be_tried_again_and_when(
     budget = RetryBudget(attempts_max=9)
     decided = retry_wait_s(error, budget, attempt=attempt, left_s=left_s, tokens=tokens, factor=factor)
     assert decided == (None if wait_s is None else pytest.approx(wait_s))
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        *[(OverloadedError(code, "no"), True) for code in ("queue_full", "queue_wait_too_long", "not_ready")],
+        *[(OverloadedError(code, "no"), True) for code in ("model_unavailable", "sequences_full")],
+        (OverloadedError("shutting_down", "it ends what runs"), False),
+        (OverloadedError("unknown", "a proxy says so"), False),
+        (LOST, False),
+        (never_sent(), True),
+        (RequestError("sequence_lost", "no"), False),
+        (ServerError("internal", "no"), False),
+        (DeadlineError("deadline_exceeded", "no"), False),
+    ],
+)
+def test_what_must_not_run_twice_is_tried_again_only_if_it_surely_did_not_run(
+    error: ForwardpassError, again: bool
+) -> None:
+    decided = retry_wait_s(error, RetryBudget(), attempt=1, left_s=9.0, tokens=9.0, factor=1.0, repeatable=False)
+    assert (decided is not None) is again
 
 
 def test_no_attempt_starts_after_the_deadline() -> None:

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-
 from examples.packages import fetch, notice
 from examples.voice.build import RATE_HZ, wav
 

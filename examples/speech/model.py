@@ -1,6 +1,7 @@
 """The network of the speech example, which the engine ``python`` runs: a log-mel spectrogram of 30 s to its text."""
 
-import ctranslate2
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -15,14 +16,17 @@ Batch = dict[str, NDArray[np.generic]]
 
 class Model:
     def load(self, folder: str, threads: int) -> None:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else waiting threads keep cores from those at work
+        import ctranslate2
+
+        self.as_input = ctranslate2.StorageView.from_array
         self.tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
         self.network = ctranslate2.models.Whisper(folder, compute_type="float32", intra_threads=threads)
 
     def predict(self, batch: Batch) -> Batch:
         """Of one window: many at once gain nothing on a CPU, and could change the last bits of each other's numbers."""
-        features = ctranslate2.StorageView.from_array(batch["log_mel"])
         (read,) = self.network.generate(
-            features,
+            self.as_input(batch["log_mel"]),
             PROMPT,
             beam_size=BEAMS,
             max_length=TOKENS_MAX,

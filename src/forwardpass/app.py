@@ -24,6 +24,7 @@ from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
+from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, scan, sweep, take_in
@@ -76,6 +77,7 @@ class App:
         self.data_plane = DataPlane(self.handle, self.why_not_ready, PRODUCT_VERSION, clock)
         self.http = HttpServer(self.data_plane.respond, _http_limits(settings), clock, _tls(settings))
         self.admin = AdminPlane(self, self.receipts, self.metrics)
+        self._overview = Overview(self.routes, self.metrics, self.http, self.data_plane)
 
     async def run(self) -> int:
         """Listen, load, answer, and on SIGTERM or SIGINT: not ready, then no new connections, drain, end."""
@@ -145,46 +147,17 @@ class App:
         return asdict(self.settings)
 
     def status(self) -> dict[str, Any]:
-        http = self.http.statistics()
         return {
             "version": PRODUCT_VERSION,
             "ready": not (why := self.why_not_ready()),
             "why_not_ready": why,
-            "connections": http.connections,
-            "requests": http.requests,
-            "running": http.running,
-            "cancelled": http.cancelled,
-            "refused": {code.value: count for code, count in http.refused.items()},
-            "other_requests": dict(self.data_plane.outside),
-            "versions": [self._variant_status(variant) for variant in self.routes.variants()],
+            **self._overview.status(),
             "failures": {f"{name}/{number}": failure.text for (name, number), failure in self._failures.items()},
         }
 
     def samples(self) -> Samples:
         """The gauges of this moment, by metric name."""
-        variants = self.routes.variants()
-        names = [(("pipeline", v.version.pipeline), ("version", str(v.version.number))) for v in variants]
-        pairs = list(zip(names, variants, strict=True))
-        http = self.http.statistics()
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return {
-            "forwardpass_rows_total": [(name, v.batcher.rows) for name, v in pairs],
-            "forwardpass_executions_total": [(name, v.batcher.executions) for name, v in pairs],
-            "forwardpass_queue_rows": [(name, v.queue.rows) for name, v in pairs],
-            "forwardpass_requests_running": [(name, v.running) for name, v in pairs],
-            "forwardpass_worker_deaths_total": [(name, sum(w.deaths for w in v.workers)) for name, v in pairs],
-            "forwardpass_ready": [(name, float(v.ready)) for name, v in pairs],
-            "forwardpass_connections": [((), http.connections)],
-            "forwardpass_http_requests_total": [((), http.requests)],
-            "forwardpass_http_cancelled_total": [((), http.cancelled)],
-            "forwardpass_http_refused_total": [
-                ((("code", code.value),), n) for code, n in sorted(http.refused.items())
-            ],
-            "forwardpass_other_requests_total": [
-                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.data_plane.outside.items())
-            ],
-            "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
-        }
+        return self._overview.samples()
 
     async def _verify(self, variant: Variant) -> None:
         await verify(self.handle, variant, self._clock)
@@ -283,24 +256,6 @@ class App:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.close)
         loop.add_signal_handler(signal.SIGINT, lambda: self.close(hurry=True))
-
-    def _variant_status(self, variant: Variant) -> dict[str, Any]:
-        loaded = variant.loaded
-        return {
-            "pipeline": variant.version.pipeline,
-            "version": variant.version.number,
-            "digest": variant.version.digest,
-            "stage": variant.stage.value,
-            "ready": variant.ready,
-            "batching": variant.batching_reason,
-            "warnings": loaded.warnings if loaded else [],
-            "load_s": round(loaded.load_s, 3) if loaded else None,
-            "queue": {"rows": variant.queue.rows, "items": variant.queue.items, "bytes": variant.queue.bytes},
-            "running": variant.running,
-            "quarantined": len(variant.quarantine),
-            "outcomes": self.metrics.outcomes(variant.version.pipeline, variant.version.number),
-            "workers": [{"state": w.state.value, "pid": w.pid, "deaths": w.deaths} for w in variant.workers],
-        }
 
 
 def _find(sources: Sequence[Path]) -> tuple[dict[Key, Found], dict[Key, Problem], list[Problem]]:

@@ -4,7 +4,8 @@
         client.predict("reviews", {"text": "lovely"}).outputs["label"]
 
 Every call has a deadline, told to the server as well, and raises a ForwardpassError of ``client_retry.py`` or returns
-the whole answer. What a call says is in ``client_wire.py``; here it is only sent, and sent again.
+the whole answer. What a call says is in ``client_wire.py``; here it is only sent, and sent again. Where a sequence
+stands is in ``client_sequence.py``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,15 +28,18 @@ from forwardpass.client_retry import (
     ServerError,
     out_of_time,
 )
+from forwardpass.client_sequence import AsyncLiveSequence, LiveSequence
 from forwardpass.client_wire import Answer, Array, Call, Message, Prediction
 from forwardpass.core.clock import monotonic_s, pause
 
 __all__ = [
     "AsyncClient",
+    "AsyncLiveSequence",
     "Client",
     "ConnectionFailed",
     "DeadlineError",
     "ForwardpassError",
+    "LiveSequence",
     "OverloadedError",
     "Prediction",
     "RequestError",
@@ -65,8 +69,9 @@ class _Target:
         self._retries = Retries(retries or RetryBudget())
         self.deadline_s = _checked(deadline_s)
 
-    def attempts(self, deadline_s: float | None) -> Attempts:
-        return self._retries.call(self.deadline_s if deadline_s is None else _checked(deadline_s))
+    def attempts(self, call: Call[T], deadline_s: float | None) -> Attempts:
+        given_s = self.deadline_s if deadline_s is None else _checked(deadline_s)
+        return self._retries.call(given_s, repeatable=call.repeatable)
 
     def request(self, call: Call[T], message: Message) -> dict[str, Any]:
         """The arguments of httpx's ``stream`` for one attempt."""
@@ -120,6 +125,10 @@ class Client:
         """
         return self._run(wire.predict_many(pipeline, records, version), deadline_s) if records else []
 
+    def sequence(self, pipeline: str, *, version: int | None = None) -> LiveSequence:
+        """A new sequence, for a ``with`` block: its records are sent one after the other and all go on from the last."""
+        return LiveSequence(self._run, pipeline, version)
+
     def infer(
         self,
         pipeline: str,
@@ -164,7 +173,7 @@ class Client:
         return True
 
     def _run(self, call: Call[T], deadline_s: float | None) -> T:
-        attempts = self._target.attempts(deadline_s)
+        attempts = self._target.attempts(call, deadline_s)
         while True:
             left_s = attempts.left_s()
             try:
@@ -223,6 +232,9 @@ class AsyncClient:
     ) -> list[Prediction | ForwardpassError]:
         return await self._run(wire.predict_many(pipeline, records, version), deadline_s) if records else []
 
+    def sequence(self, pipeline: str, *, version: int | None = None) -> AsyncLiveSequence:
+        return AsyncLiveSequence(self._run, pipeline, version)
+
     async def infer(
         self,
         pipeline: str,
@@ -263,7 +275,7 @@ class AsyncClient:
         return True
 
     async def _run(self, call: Call[T], deadline_s: float | None) -> T:
-        attempts = self._target.attempts(deadline_s)
+        attempts = self._target.attempts(call, deadline_s)
         while True:
             left_s = attempts.left_s()
             try:
@@ -296,4 +308,6 @@ def _failure(error: httpx.RequestError) -> ForwardpassError:
             return out_of_time()
         case httpx.DecodingError():
             return ServerError("bad_answer", "the answer's content encoding is broken")
-    return ConnectionFailed("connection_failed", f"no answer from the server: {error}")
+    failed = ConnectionFailed("connection_failed", f"no answer from the server: {error}")
+    failed.sent = not isinstance(error, httpx.ConnectError)
+    return failed

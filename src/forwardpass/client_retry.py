@@ -6,6 +6,8 @@ ForwardpassError        a call, or one record of it, that got no outputs
 ├── ServerError         5xx, or an answer that is not what was agreed
 ├── DeadlineError       no answer in time: by our clock, or 504 by the server's
 └── ConnectionFailed    not sent, or sent and the connection lost before the answer was here
+
+A request of a sequence changes what is kept of it. It is tried again only after what surely did not run it.
 """
 
 import threading
@@ -13,9 +15,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forwardpass.core.clock import Clock, jitter, monotonic_s
+from forwardpass.core.errors import Code
 
 NO_CODE = "unknown"
 """The code of an error that did not come from forwardpass, e.g. of a proxy on the way."""
+
+NOT_RUN = frozenset(
+    {
+        Code.QUEUE_FULL, Code.QUEUE_BYTES_FULL, Code.QUEUE_WAIT_TOO_LONG, Code.TOO_MANY_CONNECTIONS, Code.NOT_READY,
+        Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL,
+    }
+)  # fmt: skip
+"""With these the server turns a request away at the door. Not with shutting_down: that also ends what runs."""
 
 
 class ForwardpassError(Exception):
@@ -55,7 +66,12 @@ class DeadlineError(ForwardpassError):
 
 
 class ConnectionFailed(ForwardpassError):
-    """Nobody knows whether the server has seen it; inference changes nothing there, so it may be sent again."""
+    """Nobody knows whether the server has seen it, unless ``sent`` is False: then there was no connection to send it on.
+
+    Outside a sequence inference changes nothing there, so it may be sent again.
+    """
+
+    sent: bool = True
 
 
 def error_class(status: int | None) -> type[ForwardpassError]:
@@ -88,13 +104,23 @@ class RetryBudget:
 
 
 def retry_wait_s(
-    error: ForwardpassError, budget: RetryBudget, *, attempt: int, left_s: float, tokens: float, factor: float
+    error: ForwardpassError,
+    budget: RetryBudget,
+    *,
+    attempt: int,
+    left_s: float,
+    tokens: float,
+    factor: float,
+    repeatable: bool = True,
 ) -> float | None:
     """How long to wait before the next attempt, None when there is to be none.
 
-    ``attempt`` counts those made; ``factor`` is the jitter, which the server's own advice is spared.
+    ``attempt`` counts those made; ``factor`` is the jitter, which the server's own advice is spared. What is not
+    ``repeatable`` must not run twice.
     """
     if not isinstance(error, OverloadedError | ConnectionFailed):
+        return None
+    if not repeatable and not surely_not_run(error):
         return None
     if attempt >= budget.attempts_max or tokens < 1:
         return None
@@ -102,6 +128,13 @@ def retry_wait_s(
     if isinstance(error, OverloadedError) and error.retry_after_s is not None:
         wait_s = error.retry_after_s
     return wait_s if wait_s < left_s else None
+
+
+def surely_not_run(error: ForwardpassError) -> bool:
+    """Whether what was asked for has not run and will not: as far as the error tells, in doubt False."""
+    if isinstance(error, ConnectionFailed):
+        return not error.sent
+    return isinstance(error, OverloadedError) and error.code in NOT_RUN
 
 
 class Retries:
@@ -116,18 +149,24 @@ class Retries:
         self._tokens = budget.tokens_max
         self._lock = threading.Lock()
 
-    def call(self, deadline_s: float) -> "Attempts":
+    def call(self, deadline_s: float, *, repeatable: bool = True) -> "Attempts":
         """A new call, to be done in ``deadline_s`` from now."""
         with self._lock:
             self._tokens = min(self._tokens + self._budget.earned, self._budget.tokens_max)
-        return Attempts(self, self._clock, self._clock() + deadline_s)
+        return Attempts(self, self._clock, self._clock() + deadline_s, repeatable)
 
-    def wait_s(self, error: ForwardpassError, attempt: int, left_s: float) -> float | None:
+    def wait_s(self, error: ForwardpassError, attempt: int, left_s: float, repeatable: bool) -> float | None:
         """``retry_wait_s``; takes the token of the retry it allows."""
         factor = self._jitter()
         with self._lock:
             wait_s = retry_wait_s(
-                error, self._budget, attempt=attempt, left_s=left_s, tokens=self._tokens, factor=factor
+                error,
+                self._budget,
+                attempt=attempt,
+                left_s=left_s,
+                tokens=self._tokens,
+                factor=factor,
+                repeatable=repeatable,
             )
             if wait_s is not None:
                 self._tokens -= 1
@@ -137,10 +176,11 @@ class Retries:
 class Attempts:
     """The tries of one call: ask ``left_s`` before each, ``wait_s`` after each that failed."""
 
-    def __init__(self, retries: Retries, clock: Clock, end_s: float) -> None:
+    def __init__(self, retries: Retries, clock: Clock, end_s: float, repeatable: bool) -> None:
         self._retries = retries
         self._clock = clock
         self._end_s = end_s
+        self._repeatable = repeatable
         self._made = 0
 
     def left_s(self) -> float:
@@ -153,7 +193,7 @@ class Attempts:
     def wait_s(self, error: ForwardpassError) -> float:
         """Seconds to wait before the next attempt. Raises ``error`` when it is final."""
         self._made += 1
-        wait_s = self._retries.wait_s(error, self._made, self._end_s - self._clock())
+        wait_s = self._retries.wait_s(error, self._made, self._end_s - self._clock(), self._repeatable)
         if wait_s is None:
             raise error
         return wait_s

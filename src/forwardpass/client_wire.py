@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -13,6 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from forwardpass.client_retry import NO_CODE, ForwardpassError, OverloadedError, error_class
+from forwardpass.core.request import Turn
 from forwardpass.core.tensor import NUMPY_NAMES, pack_bytes, unpack_bytes
 from forwardpass.ingress.status import STATUSES
 
@@ -45,17 +46,24 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """``message`` is made for each attempt from the seconds left; ``read`` gets the 200 answer."""
+    """``message`` is made for each attempt from the seconds left; ``read`` gets the 200 answer.
+
+    What is not ``repeatable`` must not run twice.
+    """
 
     method: str
     path: str
     message: Callable[[float], Message]
     read: Callable[[Answer], T]
+    repeatable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The outputs of one record and who answered. ``notes`` say what was done to the record, e.g. that it was cut."""
+    """The outputs of one record and who answered. ``notes`` say what was done to the record, e.g. that it was cut.
+
+    An output of bytes (an image, say) is in ``outputs`` as base64, as in JSON; ``bytes_of`` gives the bytes.
+    """
 
     outputs: dict[str, Any]
     notes: list[dict[str, Any]]
@@ -65,11 +73,30 @@ class Prediction:
     digest: str
     request_id: str
 
+    def bytes_of(self, output: str) -> bytes:
+        """The bytes of an output that is an image, sound or bytes. Raises KeyError, and ValueError for another one."""
+        value = self.outputs[output]
+        if not isinstance(value, str):
+            raise ValueError(f"output {output!r} holds no bytes")
+        return base64.b64decode(value, validate=True)
+
 
 def predict(pipeline: str, fields: Mapping[str, object], version: int | None, receipt: bool) -> Call[Prediction]:
     """One record. Raises ValueError and TypeError for fields that JSON cannot carry."""
     query = "?receipt=full" if receipt else ""
     return _predict_call(pipeline, version, query, dict(fields), _read_prediction)
+
+
+def in_sequence(call: Call[T], turn: Turn) -> Call[T]:
+    """The same ``predict``, as a request of a sequence."""
+    flags = {"X-Sequence-Start": turn.start, "X-Sequence-End": turn.end}
+    headers = {"X-Sequence-Id": turn.id, **{name: "true" for name, given in flags.items() if given}}
+
+    def message(left_s: float) -> Message:
+        alone = call.message(left_s)
+        return Message({**alone.headers, **headers}, alone.body)
+
+    return replace(call, message=message, repeatable=False)
 
 
 def predict_many(

@@ -176,10 +176,11 @@ def crop_boxes(
     """Cuts one box or quad out of each row's picture: ragged UINT8 [-1, -1, channels] ``output``.
 
     A box (FP32 [4]: x1, y1, x2, y2) is cut out with every pixel it touches, as far as it lies in the picture or, with
-    ``outside = "pad"``, black where it does not; with ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise from top left) is warped to an upright rectangle, as
-    wide as its longer horizontal edge and as high as its longer vertical one (bicubic, the picture's edge goes on
-    outside), and a quarter to the left when it is a column of text; so do PaddleOCR and RapidOCR. A box without any
-    pixel of the picture and a quad without an inside fail the row, as do numbers that are not finite.
+    ``outside = "pad"``, black where it does not; with ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise
+    from top left) is warped to an upright rectangle, as wide as its longer horizontal edge and as high as its longer
+    vertical one (bicubic, the picture's edge goes on outside), and a quarter to the left when it is a column of text;
+    so do PaddleOCR and RapidOCR. A box without any pixel of the picture and a quad without an inside fail the row, as
+    do numbers that are not finite, and a padded box whose side is over 4 times the picture's longer one.
 
     Options:
 
@@ -405,13 +406,14 @@ def draw_boxes(
     names: str | None = None,
     scores: str | None = None,
     classes: str | None = None,
+    points: str | None = None,
     output: str = "drawing",
 ) -> Step:
     """Draws boxes or quads and what they are onto the picture: ``output``, the bytes of a PNG file (RGB).
 
     The colour follows the class number or else the name; lines and letters grow with the picture. The same input gives
-    the same bytes. A row fails when ``names``, ``scores`` or ``classes`` has another number of elements than there are
-    boxes, and when a box is not finite.
+    the same bytes. A row fails when ``names``, ``scores``, ``classes`` or ``points`` has another number of elements
+    than there are boxes, and when a box or a point is not finite.
 
     Options:
 
@@ -420,6 +422,7 @@ def draw_boxes(
         names: what to write at each box (the name of a field, 1 to 256 printable characters)
         scores: the scores to write behind it (the name of a field, 1 to 256 printable characters)
         classes: the class numbers, for the colours (the name of a field, 1 to 256 printable characters)
+        points: points of each box (ragged FP32 [-1, points, 2]), such as landmarks (the name of a field, 1 to 256 printable characters)
         output: where the file goes (the name of a field, 1 to 256 printable characters)"""
 
 def encode_image(
@@ -660,6 +663,23 @@ def item_vectors(
         id: the key of an item's id, a text of its own (text)
         output: where the mean goes (the name of a field, 1 to 256 printable characters)"""
 
+def join_texts(
+    *,
+    input: str | None = None,
+    output: str = "text",
+    separator: str = " ",
+) -> Step:
+    """Makes one text of a list of texts, such as ``fold`` makes of the windows of a sound or the lines of a page.
+
+    Takes texts; makes ``output``, a text: all that are not empty, in their order, with ``separator`` between. Of a list
+    without any it is the empty text.
+
+    Options:
+
+        input: the texts; without it the latest field of this kind (the name of a field, 1 to 256 printable characters)
+        output: where the text goes (the name of a field, 1 to 256 printable characters)
+        separator: what stands between two (text)"""
+
 def l2_norm(
     *,
     input: str | None = None,
@@ -855,6 +875,8 @@ def mean_pool(
 ) -> Step:
     """The mean of a text's token vectors over the tokens its mask keeps. A row that keeps none fails.
 
+    Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
+
     Options:
 
         input: [tokens, hidden]; without it the latest such tensor (the name of a field, 1 to 256 printable characters)
@@ -947,16 +969,17 @@ def nms(
     classes: str | None = None,
     also: Sequence[str] | None = None,
     iou_max: float = 0.45,
-    over: Literal["union", "smaller"] = "union",
+    share_of: Literal["union", "smaller"] = "union",
     across_classes: bool = False,
     count_max: int = 300,
     score_min: float | None = None,
 ) -> Step:
     """Keeps the best boxes and drops each that overlaps a better one by more than ``iou_max``; in place, best first.
 
-    Greedy suppression by intersection over union, as torchvision and OpenCV do it, or with ``over = "smaller"`` over
-    the smaller of the two boxes, which also drops a part of a thing; of equal scores the box that stood first wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1],
-    the class numbers and each field of ``also`` keep the elements of the boxes that stay. A row fails when one of
+    Greedy suppression by intersection over union, as torchvision and OpenCV do it, or with ``share_of = "smaller"``
+    by intersection over the smaller box, which also drops a part of a thing; of equal scores the box that stood first
+    wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1], the
+    class numbers and each field of ``also`` keep the elements of the boxes that stay. A row fails when one of
     these has another number of elements, and when a score is NaN or a box not finite.
 
     Options:
@@ -966,7 +989,7 @@ def nms(
         classes: their class numbers, by default "classes" unless across_classes (the name of a field, 1 to 256 printable characters)
         also: further fields with one element a box; without it "names" and "classes" where there are such (a list of 1 to 100000 different ones, each the name of a field, 1 to 256 printable characters)
         iou_max: the overlap that is still allowed, 0 to 1 (a finite number)
-        over: what the shared area is divided by ("union" or "smaller")
+        share_of: what the shared area is divided by: both boxes' area, or the smaller box's ("union" or "smaller")
         across_classes: let boxes suppress those of other classes too (true or false)
         count_max: the most boxes that stay (an integer from 1 to 100000)
         score_min: the least score that stays (a finite number)"""
@@ -1465,12 +1488,15 @@ def tokenize(
     overflow: Literal["truncate", "refuse"] = "truncate",
     cut: Literal["longest", "first", "second"] | None = None,
     buckets: Sequence[int] = (),
+    pad: Literal["batch", "row"] = "batch",
     offsets: str | None = None,
     words: str | None = None,
 ) -> Step:
     """Cuts text into the token ids of a tokenizer.json, with its special tokens, padded to the batch's longest row.
 
-    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pair`` both texts go in, as
+    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pad = "row"`` they are ragged,
+    each row as long as it is alone (up to its own bucket): the model takes rows of equal length together, and a short
+    text does not cost what a long one beside it costs. With ``pair`` both texts go in, as
     cross-encoders and readers take (query, document); special tokens stand where the file says.
 
     Padding and truncation written in that file are not applied, only their side and padding id. A special token's
@@ -1487,6 +1513,7 @@ def tokenize(
         overflow: what a longer text gets ("truncate" or "refuse")
         cut: which text of a pair is cut, by default the "longest" ("longest" or "first" or "second")
         buckets: lengths to pad up to, ascending; beyond the last it is tokens_max (a list of 1 to 100000, each an integer from 1 to 1000000)
+        pad: what a row is padded for: the batch's longest, or nothing but its own bucket ("batch" or "row")
         offsets: where each token's place in the text goes, INT64 [tokens, 2]: start and end in characters; 0, 0 for special tokens and, of a pair, for the first text's (the name of a field, 1 to 256 printable characters)
         words: where the number of each token's word goes, INT64 [tokens]; -1 for special tokens and, of a pair, for the first text's (the name of a field, 1 to 256 printable characters)"""
 

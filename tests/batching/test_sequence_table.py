@@ -138,6 +138,23 @@ async def test_a_sequence_dies_with_its_worker_and_no_other_does() -> None:
 
 
 @in_loop
+async def test_live_are_those_that_go_on() -> None:
+    front = Front(2)
+    for id in "abcd":
+        await front.ask(id, start=True)
+    await front.ask("a", end=True)
+    assert front.table.live() == 3
+    await front.ask("b", None)  # nobody knows how it ended
+    front.workers[0].deaths += 1  # which held c
+    assert (front.table.live(), len(front.table)) == (1, 3)
+    await front.ask("b", start=True)
+    front.clock.advance(60.0)
+    assert front.table.live() == 2
+    front.clock.advance(0.1)
+    assert (front.table.live(), Front(limits=None).table.live()) == (0, 0)
+
+
+@in_loop
 async def test_a_worker_that_has_no_such_sequence_says_so() -> None:
     front = Front()
     await front.ask("a", start=True)

@@ -15,8 +15,8 @@ CLASS = """
 import pathlib
 
 class Model:
-    def load(self, folder):
-        self.factor = float((pathlib.Path(folder) / "factor.txt").read_text())
+    def load(self, folder, threads):
+        self.factor = float((pathlib.Path(folder) / "factor.txt").read_text()) + threads / 4
 
     def predict(self, batch):
         if (batch["x"] < 0).any():
@@ -32,7 +32,7 @@ def load(folder: Path, code: str, **options: Any) -> Engine:
     (folder / "steps.py").write_text(code)
     engine = engine_kind("python").make()
     options = {"inputs": TABLE, "outputs": TABLE, **options}
-    engine.load(ModelFile(str(folder / "steps.py"), options))
+    engine.load(ModelFile(str(folder / "steps.py"), options, threads=2))
     return engine
 
 
@@ -43,10 +43,10 @@ def ask(engine: Engine, rows: Any) -> End:
     return end
 
 
-def test_a_class_is_loaded_with_its_folder_asked_and_closed_once(tmp_path: Path) -> None:
+def test_a_class_is_loaded_with_its_folder_and_threads_asked_and_closed_once(tmp_path: Path) -> None:
     (tmp_path / "factor.txt").write_text("3")
     engine = load(tmp_path, CLASS)
-    assert ask(engine, [[1, 2]]).outputs["x"].tolist() == [[3, 6]]
+    assert ask(engine, [[1, 2]]).outputs["x"].tolist() == [[3.5, 7]]
     engine.close()
     (tmp_path / "closed").unlink()
     engine.close()

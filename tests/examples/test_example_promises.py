@@ -11,7 +11,7 @@ from forwardpass.execution.selftest import self_test
 from forwardpass.pipeline.golden import close
 from forwardpass.steps.protocol import Batch
 
-NAMES = ("sentences", "filetype", "fraud", "ocr", "ranking", "search", "recommendation", "mixed")
+NAMES = ("sentences", "filetype", "fraud", "ocr", "ranking", "search", "recommendation", "mixed", "safety")
 README_LINES_MAX = 30
 PIPELINE_LINES_MAX = 150  # three networks in one pipeline, as in ocr, take that many
 EXAMPLES = Path(__file__).parents[2] / "examples"

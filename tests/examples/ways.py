@@ -17,14 +17,15 @@ Given = Mapping[str, object]
 def outputs_by_every_way(server: Server, folder: Path, given: Given, data: Path) -> dict[str, bytes]:
     """The outputs' JSON from HTTP, from the command line (with a server and without) and from this process.
 
-    ``folder`` is that of the version, which the server has under the name of the folder above.
+    ``folder`` is that of the version, which the server has under the name of the folder above. Where it has code of its
+    own, it is trusted in ``data``.
     """
     name = folder.parent.name
     record = {key: value.read_bytes() if isinstance(value, Path) else value for key, value in given.items()}
     words = [f"{key}=@{value}" if isinstance(value, Path) else f"{key}={_text(value)}" for key, value in given.items()]
     asked = ["--url", f"http://127.0.0.1:{server.port}"]
     alone = ["--set", f"run.data={data}"]
-    with Pipeline.open(folder) as pipeline:
+    with Pipeline.open(folder, trusted=True) as pipeline:
         here = pipeline.predict_json(record)
     return {
         "http": _outputs(server.call("POST", f"/predict/{name}", *_form(record)).body),

@@ -48,6 +48,12 @@ def test_a_model_that_looks_at_the_whole_batch_is_found(tmp_path: Path) -> None:
     assert result.reason.endswith(" in a batch of 8 from alone; 0.0001 is allowed")
 
 
+def test_where_rows_share_no_batch_nothing_is_tried(tmp_path: Path) -> None:
+    models.mean_over_batch(tmp_path / "m.onnx")
+    result = tried(tmp_path, MODEL, batch=Batch(enabled=False))
+    assert result == SelfTest(False, True, 0.0, "batch.enabled is false", 0)
+
+
 def test_a_model_that_returns_one_row_for_many_is_found(tmp_path: Path) -> None:
     models.leading_one(tmp_path / "m.onnx")
     result = tried(tmp_path, MODEL)

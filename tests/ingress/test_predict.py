@@ -1,5 +1,6 @@
 """The predict dialect: every content type decodes to the same request; answers keep the order of the rows."""
 
+import base64
 import json
 import struct
 import time
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.core.pipeline import Field, Input, Pipeline, Signature, Version
+from forwardpass.core.pipeline import Field, FieldKind, Input, Pipeline, Signature, Version
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor, pack_bytes, unpack_bytes
 from forwardpass.core.timeline import Timeline
@@ -275,3 +276,73 @@ def test_when_every_row_failed_the_first_failure_is_the_answer(single: bool) -> 
             answer(1, {0: first}) if single else answer(2, {1: Failed(Code.INTERNAL, "x"), 0: first}), request(single)
         )
     assert caught.value is first
+
+
+PNG, JPEG = b"\x89PNG\r\n\x1a\nrest", b"\xff\xd8\xff\xe0rest"
+SOUNDS = {
+    "audio/wav": b"RIFF\x04\x00\x00\x00WAVEfmt ",
+    "audio/flac": b"fLaC\x00",
+    "audio/ogg": b"OggS\x00",
+    "audio/mpeg": b"\xff\xfb\x90\x00",
+}
+
+
+def pictured(*files: bytes | None, kind: FieldKind = "image", **more: Any) -> Answer:
+    fields_ = tuple(Field(f"file{place}", "BYTES", (), kind) for place in range(len(files)))
+    outputs = {
+        field.name: Tensor("BYTES", (1,), pack_bytes([file])) for field, file in zip(fields_, files, strict=True)
+    }
+    given = answer(**more)
+    signature = Signature(TEXT.inputs, (*OUTPUTS, *fields_))
+    return Answer(given.version, signature, given.outputs | outputs, 1, {}, (), given.receipt)
+
+
+def accepting(accept: str) -> Request:
+    return call({"text": "a"}, accept=accept)
+
+
+@pytest.mark.parametrize(
+    ("accept", "file", "kind", "media"),
+    [
+        ("image/png", PNG, "image", b"image/png"), ("Image/PNG", PNG, "image", b"image/png"),
+        ("image/jpeg", JPEG, "image", b"image/jpeg"),
+        *((media, file, "audio", media.encode()) for media, file in SOUNDS.items()),
+        *(("audio/*", file, "audio", media.encode()) for media, file in SOUNDS.items()),
+    ],
+)  # fmt: skip
+def test_who_accepts_only_a_file_gets_the_file_itself(accept: str, file: bytes, kind: FieldKind, media: bytes) -> None:
+    http = predict.encode(pictured(file, kind=kind), accepting(accept))
+    assert (http.status, http.body, http.content_type) == (200, file, media)
+    assert http.headers[0] == (b"X-Request-Id", b"id-1")
+    assert (b"X-Content-Type-Options", b"nosniff") in http.headers
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "",
+        "*/*",
+        "application/json",
+        "image/*",
+        "image/jpeg",
+        "audio/*",
+        "image/png, */*",
+        "image/png;q=0.9",
+        "text/html",
+    ],
+)
+def test_whatever_else_is_accepted_the_answer_is_json(accept: str) -> None:
+    http = predict.encode(pictured(PNG), accepting(accept))
+    assert http.content_type == b"application/json"
+    assert base64.b64decode(told(http)["outputs"]["file0"]) == PNG
+
+
+@pytest.mark.parametrize("files", [(), (PNG, PNG), (None,), (b"no picture",)])
+def test_where_no_single_file_is_among_the_outputs_the_answer_is_json(files: tuple[bytes | None, ...]) -> None:
+    assert predict.encode(pictured(*files), accepting("image/png")).content_type == b"application/json"
+
+
+def test_many_records_and_a_receipt_are_answered_in_json() -> None:
+    many = call({"instances": [{"text": "a"}]}, accept="image/png")
+    assert predict.encode(pictured(PNG), many).content_type == b"application/json"
+    assert "receipt" in told(predict.encode(pictured(PNG, receipt={"batch": 1}), accepting("image/png")))

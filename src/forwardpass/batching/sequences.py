@@ -75,6 +75,15 @@ class SequenceTable:
     def __len__(self) -> int:
         return len(self._table)
 
+    def live(self) -> int:
+        """How many go on: of those in the table none that is lost, nor one that was idle for too long."""
+        if self._limits is None:
+            return 0
+        self._forget_idle(self._clock(), self._limits.idle_s)
+        if not self._some_lost():
+            return len(self._table)
+        return sum(not (each.lost or (each.kept and self._died(each))) for each in self._table.values())
+
     async def enter(self, request: Request, turn: Turn, items: Sequence[Item]) -> Visit:
         """Wait for the request's turn and pin its only item to the worker that holds the sequence; ``leave`` it then.
 
@@ -223,12 +232,15 @@ class SequenceTable:
 
     def _forget_lost(self) -> None:
         """Looks at all of them, so only when there can be one."""
-        deaths = sum(holder.deaths for holder in self._holders)
-        if self._lost or deaths != self._deaths:
-            self._lost, self._deaths = False, deaths
+        if self._some_lost():
+            self._lost, self._deaths = False, sum(holder.deaths for holder in self._holders)
             gone = [key for key, each in self._table.items() if not each.busy and (each.lost or self._died(each))]
             for key in gone:
                 self._drop(key)
+
+    def _some_lost(self) -> bool:
+        """Whether one may be, since the lost were last forgotten."""
+        return self._lost or self._deaths != sum(holder.deaths for holder in self._holders)
 
 
 def lost() -> Failed:

@@ -36,6 +36,7 @@ class Request(msgspec.Struct):
     client_id: str | None = None  # V2's "id", echoed
     parameters: dict[str, Parameter] = {}
     single: bool = False  # predict: one record was sent, one comes back
+    accept: str = ""  # predict: the media type of a file that the caller wants in place of JSON
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
     sequence: Turn | None = None

@@ -1,8 +1,8 @@
 """The python engine: a model that is a class or a function in a file of the pipeline's folder.
 
 The file is code of the version's author: it is loaded only from a trusted version, which the model step sees to.
-A class may have ``load(folder)`` and ``close()``; its ``predict(batch)``, or the function, takes and returns a table of
-arrays, name -> rows, as the step's ``inputs`` and ``outputs`` declare them.
+A class may have ``load(folder, threads)``, threads being how many it may use, and ``close()``; its ``predict(batch)``,
+or the function, takes and returns a table of arrays, name -> rows, as the step's ``inputs`` and ``outputs`` declare them.
 """
 
 import traceback
@@ -32,7 +32,7 @@ class Python:
             if isinstance(called, type):
                 model = called()
                 if hasattr(model, "load"):
-                    model.load(str(place.parent))
+                    model.load(str(place.parent), file.threads)
                 self._close = getattr(model, "close", None)
                 called = model.predict
         except Exception as error:  # the author's code: it may raise anything

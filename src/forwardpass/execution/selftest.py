@@ -43,8 +43,10 @@ def self_test(plan: Plan, rows_max: int) -> SelfTest:
     """Compare rows alone with the same rows in batches of several sizes and orders, the golden requests first.
 
     Not proved is not independent: a model with a fixed first axis, no two rows that run, an error or other rows in a
-    batch, a difference over ``batch.tolerance``.
+    batch, a difference over ``batch.tolerance``. Where no rows are to share a batch nothing is tried.
     """
+    if not plan.definition.batch.enabled:
+        return SelfTest(False, True, 0.0, "batch.enabled is false", 0)
     if not plan.batched:
         size = plan.fixed_rows
         return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")

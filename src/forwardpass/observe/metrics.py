@@ -26,6 +26,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_executions_total": ("counter", "Batches executed."),
     "forwardpass_queue_rows": ("gauge", "Rows waiting for a worker."),
     "forwardpass_requests_running": ("gauge", "Requests between being routed and being answered."),
+    "forwardpass_sequences": ("gauge", "Sequences that go on: begun, and neither ended, lost nor idle for too long."),
     "forwardpass_worker_deaths_total": ("counter", "Worker processes that ended unasked."),
     "forwardpass_ready": ("gauge", "1 when the version answers."),
     "forwardpass_connections": ("gauge", "Open connections of the data plane."),

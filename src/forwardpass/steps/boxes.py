@@ -35,9 +35,10 @@ _PLACE = Fit("a letterbox's place (FP32 [4])", lambda field: field.datatype == "
 class Nms:
     """Keeps the best boxes and drops each that overlaps a better one by more than ``iou_max``; in place, best first.
 
-    Greedy suppression by intersection over union, as torchvision and OpenCV do it, or with ``share_of =
-    "smaller"`` over the area of the smaller box, which also drops a part of a thing; of equal scores the box that stood first wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1],
-    the class numbers and each field of ``also`` keep the elements of the boxes that stay. A row fails when one of
+    Greedy suppression by intersection over union, as torchvision and OpenCV do it, or with ``share_of = "smaller"``
+    by intersection over the smaller box, which also drops a part of a thing; of equal scores the box that stood first
+    wins. Only boxes of one class suppress each other. ``boxes`` ragged FP32 [-1, 4], ``scores`` ragged FP32 [-1], the
+    class numbers and each field of ``also`` keep the elements of the boxes that stay. A row fails when one of
     these has another number of elements, and when a score is NaN or a box not finite.
     """
 

@@ -30,7 +30,7 @@ from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, objec
 CROP_SIDE_MAX = 32_766  # of what OpenCV warps
 MARGIN_MAX = 10.0
 PAD_MAX = 4
-"""How many times the picture's longer side the side of a padded box may be: it is as large as its place, which a model chose."""
+"""How many times the picture's longer side a padded box's side may be: how large it is, a model chose."""
 TALL = 1.5
 _BOX = Fit(
     "one box or quad per row (FP32 [4] or [4, 2])",
@@ -49,10 +49,11 @@ class CropBoxes:
     """Cuts one box or quad out of each row's picture: ragged UINT8 [-1, -1, channels] ``output``.
 
     A box (FP32 [4]: x1, y1, x2, y2) is cut out with every pixel it touches, as far as it lies in the picture or, with
-    ``outside = "pad"``, black where it does not; with ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise from top left) is warped to an upright rectangle, as
-    wide as its longer horizontal edge and as high as its longer vertical one (bicubic, the picture's edge goes on
-    outside), and a quarter to the left when it is a column of text; so do PaddleOCR and RapidOCR. A box without any
-    pixel of the picture and a quad without an inside fail the row, as do numbers that are not finite.
+    ``outside = "pad"``, black where it does not; with ``margin`` it is widened first. A quad (FP32 [4, 2], clockwise
+    from top left) is warped to an upright rectangle, as wide as its longer horizontal edge and as high as its longer
+    vertical one (bicubic, the picture's edge goes on outside), and a quarter to the left when it is a column of text;
+    so do PaddleOCR and RapidOCR. A box without any pixel of the picture and a quad without an inside fail the row, as
+    do numbers that are not finite, and a padded box whose side is over 4 times the picture's longer one.
     """
 
     image: str | None = option(field_name(), "the picture; without it the latest decoded one", None)

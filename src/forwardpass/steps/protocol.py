@@ -102,13 +102,14 @@ class Batch:
             self.failures.setdefault(self.origin[row], failure)
         lost = {self.origin[row] for row in self.failing}
         self.failing = {}
-        stay = [np.array([origin not in lost for origin in level.origin], dtype=bool) for level in (*self.outer, self)]
+        levels: list[Level | Batch] = [*self.outer, self]
+        stay = [np.array([origin not in lost for origin in level.origin], dtype=np.bool_) for level in levels]
         for level, own, inner in zip(self.outer, stay, stay[1:], strict=False):
             level.parents = (np.cumsum(own) - 1)[level.parents[inner]]
-        for level, own in zip((*self.outer, self), stay, strict=True):
-            level.columns = {name: column[own] for name, column in level.columns.items()}
-            level.origin = [origin for origin in level.origin if origin not in lost]
-            level.rows = len(level.origin)
+        for each, own in zip(levels, stay, strict=True):
+            each.columns = {name: column[own] for name, column in each.columns.items()}
+            each.origin = [origin for origin in each.origin if origin not in lost]
+            each.rows = len(each.origin)
 
 
 Prepared = Callable[[Batch], None]

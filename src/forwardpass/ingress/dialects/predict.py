@@ -11,6 +11,7 @@ from forwardpass.core.timeline import Timeline
 from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialects import multipart
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, answer_headers, media_type, receipt_asked
+from forwardpass.ingress.dialects.media_file import accepted_file
 from forwardpass.ingress.dialects.turns import turn_of_headers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.status import error_body
@@ -47,6 +48,7 @@ def decode(
         deadline_s=None if deadline_ms is None else deadline_ms / 1000,
         receipt=receipt,
         single=single,
+        accept=_file_accepted(http),
         sequence=turn_of_headers(http),
     )
 
@@ -54,10 +56,17 @@ def decode(
 def encode(answer: Answer, request: Request) -> HttpAnswer:
     """``{"outputs"}`` of one record or ``{"results", "failed"}`` of many, in their order.
 
+    Of one record that has a single image or sound among its outputs: that file, if the caller accepts just its type.
     Raises the failure of the only record, or the first one when every record failed.
     """
     if len(answer.failures) == answer.rows:
         raise answer.failures[min(answer.failures)]
+    headers = answer_headers(request.id, answer.version, request.sequence)
+    if request.accept and request.single and answer.receipt is None:
+        accepted = accepted_file(answer, request.accept)
+        if accepted is not None:
+            headers.append((b"X-Content-Type-Options", b"nosniff"))
+            return HttpAnswer(200, accepted.content, accepted.media, headers)
     notes: dict[int, list[Note]] = {}
     for note in answer.notes:
         notes.setdefault(note.row, []).append(note)
@@ -65,9 +74,7 @@ def encode(answer: Answer, request: Request) -> HttpAnswer:
     body: dict[str, object] = results[0] if request.single else {"results": results, "failed": len(answer.failures)}
     if answer.receipt is not None:
         body["receipt"] = answer.receipt
-    return HttpAnswer(
-        200, orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=answer_headers(request.id, answer.version, request.sequence)
-    )
+    return HttpAnswer(200, orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=headers)
 
 
 def _result(outcome: dict[str, object] | Failure, notes: Sequence[Note]) -> dict[str, object]:
@@ -77,6 +84,12 @@ def _result(outcome: dict[str, object] | Failure, notes: Sequence[Note]) -> dict
     if notes:
         result["notes"] = [{**note.value, "name": note.name} for note in notes]
     return result
+
+
+def _file_accepted(http: HttpRequest) -> str:
+    """The Accept header where it names an image's or a sound's media type and nothing else, perhaps."""
+    accept = http.headers.get(b"accept", b"").lower()
+    return accept.decode("latin-1").strip() if accept.startswith((b"image/", b"audio/")) else ""
 
 
 def _header(http: HttpRequest, name: bytes, most: int) -> int | None:

@@ -27,8 +27,8 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
     for name in request.outputs or answer.signature.output_names:
         tensor = answer.outputs[name]
         if tensor.shapes:
-            text = f"output '{name}' has rows of different shape, which one tensor has not; send them one by one"
-            raise Refused(Code.SHAPE_MISMATCH, text, field=name)
+            why = f"output '{name}' has rows of different shape, which one tensor has not; send them one by one"
+            raise Refused(Code.SHAPE_MISMATCH, why, field=name)
         shape = tensor.shape if answer.signature.leading else tensor.shape[1:]
         output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": shape}
         if request.binary.get(name, request.binary_default):

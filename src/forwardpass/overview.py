@@ -1,0 +1,80 @@
+"""What the server says of itself: the status for people and the gauges of the metrics, read from its parts when asked."""
+
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forwardpass.ingress.data_plane import DataPlane
+from forwardpass.ingress.http import HttpServer
+from forwardpass.observe.metrics import Metrics, Samples
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Reads only; nothing reports to it."""
+
+    routes: Routes
+    metrics: Metrics
+    http: HttpServer
+    data_plane: DataPlane
+
+    def status(self) -> dict[str, Any]:
+        http = self.http.statistics()
+        return {
+            "connections": http.connections,
+            "requests": http.requests,
+            "running": http.running,
+            "cancelled": http.cancelled,
+            "refused": {code.value: count for code, count in http.refused.items()},
+            "other_requests": dict(self.data_plane.outside),
+            "versions": [self._variant_status(variant) for variant in self.routes.variants()],
+        }
+
+    def samples(self) -> Samples:
+        """The gauges of this moment, by metric name."""
+        variants = self.routes.variants()
+        names = [(("pipeline", v.version.pipeline), ("version", str(v.version.number))) for v in variants]
+        pairs = list(zip(names, variants, strict=True))
+        http = self.http.statistics()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return {
+            "forwardpass_rows_total": [(name, v.batcher.rows) for name, v in pairs],
+            "forwardpass_executions_total": [(name, v.batcher.executions) for name, v in pairs],
+            "forwardpass_queue_rows": [(name, v.queue.rows) for name, v in pairs],
+            "forwardpass_requests_running": [(name, v.running) for name, v in pairs],
+            "forwardpass_sequences": [(name, v.sequences.live()) for name, v in pairs],
+            "forwardpass_worker_deaths_total": [(name, sum(w.deaths for w in v.workers)) for name, v in pairs],
+            "forwardpass_ready": [(name, float(v.ready)) for name, v in pairs],
+            "forwardpass_connections": [((), http.connections)],
+            "forwardpass_http_requests_total": [((), http.requests)],
+            "forwardpass_http_cancelled_total": [((), http.cancelled)],
+            "forwardpass_http_refused_total": [
+                ((("code", code.value),), n) for code, n in sorted(http.refused.items())
+            ],
+            "forwardpass_other_requests_total": [
+                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.data_plane.outside.items())
+            ],
+            "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
+        }
+
+    def _variant_status(self, variant: Variant) -> dict[str, Any]:
+        loaded = variant.loaded
+        return {
+            "pipeline": variant.version.pipeline,
+            "version": variant.version.number,
+            "digest": variant.version.digest,
+            "stage": variant.stage.value,
+            "ready": variant.ready,
+            "batching": variant.batching_reason,
+            "warnings": loaded.warnings if loaded else [],
+            "load_s": round(loaded.load_s, 3) if loaded else None,
+            "queue": {"rows": variant.queue.rows, "items": variant.queue.items, "bytes": variant.queue.bytes},
+            "running": variant.running,
+            "sequences": variant.sequences.live(),
+            "quarantined": len(variant.quarantine),
+            "outcomes": self.metrics.outcomes(variant.version.pipeline, variant.version.number),
+            "workers": [{"state": w.state.value, "pid": w.pid, "deaths": w.deaths} for w in variant.workers],
+        }
