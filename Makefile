@@ -25,7 +25,8 @@ $(MADE): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: examples ## real models served, asked and explained; stays up (DEMO_ONCE=1: ends after the show)
+demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: ends after the show)
+	$(BIN)/python examples/build.py sentences filetype ocr fraud
 	$(BIN)/python examples/demo.py
 
 examples: setup ## the example pipelines, into examples/.work/models

@@ -26,16 +26,18 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this file may run as a script
 
+from examples.ocr.build import page
 from examples.showing import Reply, Screen, Server, hammer, serving
 from forwardpass.client import Client, ForwardpassError, Prediction, RequestError, RetryBudget
 from forwardpass.core.clock import monotonic_s, pause
 
 MODELS = Path(__file__).resolve().parent / ".work" / "models"
-SHOWN = ("sentences", "filetype", "fraud")
+SHOWN = ("sentences", "filetype", "ocr", "fraud")
 START_LIMIT_S = 120.0
 LOAD_S = 2.0
 INTERRUPTED_EXIT = 130
 PAYMENTS = 64
+PAGE = ("Dear reader,", "these lines were drawn a moment ago", "and are read by a pipeline.", "30 November 2026")
 QUERY = "A man is eating pasta."
 COSINES = {  # to the query, as the model's authors publish them
     "A man is eating food.": 0.7035,
@@ -170,9 +172,21 @@ def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(body)
 
 
+def reading(show: Show) -> None:
+    """Lines found, cut out and read, by three networks that are steps of one pipeline."""
+    show.screen.say("\n3. Reading: a page drawn just now; three networks in one pipeline find its lines", "bold cyan")
+    url = f"{show.server.url}/predict/ocr?receipt=full"
+    body = show.http.post(url, content=page(PAGE), headers={"Content-Type": "image/png"}).raise_for_status().json()
+    for line in body["outputs"]["lines"]:
+        (left, top), _, (right, bottom), _ = line["quad"]
+        show.screen.say(f"  {line['score']:.3f} at {left:3.0f},{top:3.0f} to {right:3.0f},{bottom:3.0f}  {line['text']}")
+    show.screen.say(f"  {body['receipt']['timings_us']['total'] / 1000:.0f} ms in the server")
+    show.expect([line["text"] for line in body["outputs"]["lines"]] == list(PAGE), "other words are right")
+
+
 def fraud(show: Show) -> None:
     """Right answers, and errors that say what is wrong with which value."""
-    show.screen.say("\n3. Fraud: two card payments, judged as scikit-learn does, which trained the model", "bold cyan")
+    show.screen.say("\n4. Fraud: two card payments, judged as scikit-learn does, which trained the model", "bold cyan")
     ordered = sorted(show.payments, key=lambda entry: float(entry["fraud_probability"]))
     best, worst = ordered[0], ordered[-1]
     for entry in (worst, best):
@@ -221,7 +235,7 @@ def compare(show: Show, replies: list[Reply], alone: list[float]) -> None:
 
 def under_load(show: Show, alone: list[float]) -> None:
     """Strangers share batches, and nobody can tell from the answers."""
-    show.screen.say(f"\n4. Under load: {LOAD_S:g} s of {PAYMENTS} clients, each waiting for its answer", "bold cyan")
+    show.screen.say(f"\n5. Under load: {LOAD_S:g} s of {PAYMENTS} clients, each waiting for its answer", "bold cyan")
     before = show.batches()[-1]["id"]
     replies = hammered(show, PAYMENTS)
     times_ms = sorted(1000 * (reply.came_s - reply.sent_s) for reply in replies)
@@ -241,7 +255,7 @@ def under_load(show: Show, alone: list[float]) -> None:
 def killed(show: Show, alone: list[float]) -> None:
     """The process that computes dies, and only a clock can tell."""
     clients = PAYMENTS // 4
-    show.screen.say(f"\n5. SIGKILL to the fraud worker while {clients} clients wait for it", "bold cyan")
+    show.screen.say(f"\n6. SIGKILL to the fraud worker while {clients} clients wait for it", "bold cyan")
     worker = show.fraud_worker()
     killed_s: list[float] = []
 
@@ -288,6 +302,7 @@ def what_next(show: Show) -> None:
 def show_all(show: Show) -> None:
     sentences(show)
     filetype(show)
+    reading(show)
     fraud(show)
     answers = [show.client.predict("fraud", {"payment": entry["payment"]}) for entry in show.payments]
     alone = [answer.outputs["fraud_probability"] for answer in answers]

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "examples/demo.py"]
-STORIES = 5
+STORIES = 6
 WIDTH = 100
 Up = tuple["subprocess.Popen[str]", list[str]]
 
@@ -26,7 +26,7 @@ Up = tuple["subprocess.Popen[str]", list[str]]
 def models(folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the built examples, so that the demo's data folder is not the one of whoever develops here."""
     folder = tmp_path_factory.mktemp("demo") / "models"
-    for name in ("sentences", "filetype", "fraud"):
+    for name in ("sentences", "filetype", "ocr", "fraud"):
         shutil.copytree(folder_of(name), folder / name / "1")
     return folder
 
