@@ -98,7 +98,8 @@ def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: 
         detail = failure.detail.strip()[-DETAIL_CHARACTERS_MAX:]
         return [f"no made-up row could be run before serving: {failure.text}" + (f"\n{detail}" if detail else "")]
     larger = [1 << power for power in range(1, rows_max.bit_length()) if 1 << power < rows_max]
-    sizes = [*larger, rows_max] if rows and plan.batched and rows_max > 1 else []
+    together = plan.batched and plan.definition.batch.enabled and rows_max > 1
+    sizes = [*larger, rows_max] if rows and together else []
     took_s = 0.0
     for place, size in enumerate(sizes):
         before = clock()
