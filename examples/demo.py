@@ -179,7 +179,9 @@ def reading(show: Show) -> None:
     body = show.http.post(url, content=page(PAGE), headers={"Content-Type": "image/png"}).raise_for_status().json()
     for line in body["outputs"]["lines"]:
         (left, top), _, (right, bottom), _ = line["quad"]
-        show.screen.say(f"  {line['score']:.3f} at {left:3.0f},{top:3.0f} to {right:3.0f},{bottom:3.0f}  {line['text']}")
+        show.screen.say(
+            f"  {line['score']:.3f} at {left:3.0f},{top:3.0f} to {right:3.0f},{bottom:3.0f}  {line['text']}"
+        )
     show.screen.say(f"  {body['receipt']['timings_us']['total'] / 1000:.0f} ms in the server")
     show.expect([line["text"] for line in body["outputs"]["lines"]] == list(PAGE), "other words are right")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
-
 from examples.packages import fetch, notice
 
 PACKAGE = "rapidocr==3.10.0"
@@ -43,7 +42,9 @@ def build(folder: Path, downloads: Path) -> str:
 
 def alphabet(model: Path) -> list[str]:
     """The characters that the reading network knows, which stand in its own file."""
-    found: dict[str, str] = {entry.key: entry.value for entry in onnx.load(model, load_external_data=False).metadata_props}
+    found: dict[str, str] = {
+        entry.key: entry.value for entry in onnx.load(model, load_external_data=False).metadata_props
+    }
     return found["character"].rstrip("\n").split("\n")
 
 

@@ -42,7 +42,11 @@ def refusal(folder: Path, options: dict[str, Any], known: list[Field], *, truste
         ({"optimization": "most"}, "optimization", '"all" or "extended" or "basic" or "off"'),
         ({"spinning": 1}, "spinning", "true or false"),
         ({"inputs": {"x": 3}}, "inputs.x", "the name of a field"),
-        ({"call": "Model"}, "call", "options here: engine, file, inputs, outputs, state, constants, optimization, spinning"),
+        (
+            {"call": "Model"},
+            "call",
+            "options here: engine, file, inputs, outputs, state, constants, optimization, spinning",
+        ),
         ({"engine": "python"}, "inputs", "own code declares them"),
         ({"engine": "python", "inputs": {"x": "y"}}, "inputs.x", 'a table such as { datatype = "FP32", shape = [4] }'),
         ({"engine": "python", "inputs": {"x": {"datatype": "FP"}}}, "inputs.x", "a table such as"),

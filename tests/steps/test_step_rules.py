@@ -11,8 +11,8 @@ from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Batch as Batching
 from forwardpass.core.pipeline import Field, Padding, Pipeline, Rule
 from forwardpass.steps.protocol import Batch, Column, object_column
-from forwardpass.steps.rule_ready import mistakes
-from forwardpass.steps.verdicts import prepare, withhold
+from forwardpass.steps.rules.ready import mistakes
+from forwardpass.steps.rules.verdicts import prepare, withhold
 
 KNOWN = {
     field.name: field

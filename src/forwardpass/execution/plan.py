@@ -18,8 +18,8 @@ from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.kind import FILE
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind
-from forwardpass.steps.verdicts import prepare as apply_rules
-from forwardpass.steps.verdicts import withhold
+from forwardpass.steps.rules.verdicts import prepare as apply_rules
+from forwardpass.steps.rules.verdicts import withhold
 
 NOTHING_TO_FOLD = "a step that expands rows before it, such as expand"
 

@@ -20,7 +20,7 @@ from forwardpass.steps.catalogue import OWN_PREFIX, kind_of
 from forwardpass.steps.catalogue import kinds as built_in
 from forwardpass.steps.own import FILE as OWN_FILE
 from forwardpass.steps.protocol import StepKind
-from forwardpass.steps.rule_ready import mistakes
+from forwardpass.steps.rules.ready import mistakes
 
 Finding = tuple[str, str, str]
 

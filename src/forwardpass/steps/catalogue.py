@@ -2,45 +2,45 @@
 
 from collections.abc import Mapping
 
-from forwardpass.steps.answer import ANSWER_SPAN
-from forwardpass.steps.audio_decode import DECODE_AUDIO
-from forwardpass.steps.audio_frames import FRAMES
-from forwardpass.steps.audio_mel import LOG_MEL
-from forwardpass.steps.audio_samples import GAIN, PCM_SAMPLES, RESAMPLE
-from forwardpass.steps.box_grid import DECODE_GRID
-from forwardpass.steps.box_refine import PLACE_POINTS, REFINE_BOXES
-from forwardpass.steps.boxes import MAP_BOXES, NMS
+from forwardpass.steps.audio.decode import DECODE_AUDIO
+from forwardpass.steps.audio.frames import FRAMES
+from forwardpass.steps.audio.mel import LOG_MEL
+from forwardpass.steps.audio.samples import GAIN, PCM_SAMPLES, RESAMPLE
+from forwardpass.steps.audio.segments import SEGMENTS, VOICE_EVENTS
+from forwardpass.steps.boxes.crops import CROP_BOXES, TURN_IMAGE
+from forwardpass.steps.boxes.decode import DECODE_BOXES
+from forwardpass.steps.boxes.drawing import DRAW_BOXES, ENCODE_IMAGE
+from forwardpass.steps.boxes.grid import DECODE_GRID
+from forwardpass.steps.boxes.masks import MASK_POLYGONS
+from forwardpass.steps.boxes.nms import MAP_BOXES, NMS
+from forwardpass.steps.boxes.refine import PLACE_POINTS, REFINE_BOXES
+from forwardpass.steps.boxes.regions import TEXT_REGIONS
 from forwardpass.steps.bytes import BYTE_WINDOWS
-from forwardpass.steps.calibration import CALIBRATE
-from forwardpass.steps.crops import CROP_BOXES, TURN_IMAGE
-from forwardpass.steps.ctc import CTC_DECODE
-from forwardpass.steps.decisions import ABSTAIN, LABEL_SET
-from forwardpass.steps.detection import DECODE_BOXES
-from forwardpass.steps.drawing import DRAW_BOXES, ENCODE_IMAGE
+from forwardpass.steps.decide.calibration import CALIBRATE
+from forwardpass.steps.decide.decisions import ABSTAIN, LABEL_SET
+from forwardpass.steps.decide.labels import LABELS, THRESHOLD
 from forwardpass.steps.elements import EXPAND, FOLD, RECORDS
-from forwardpass.steps.first_token import FIRST_TOKEN
-from forwardpass.steps.image_decode import DECODE_IMAGE
-from forwardpass.steps.image_place import CROP_IMAGE, LETTERBOX_IMAGE
-from forwardpass.steps.image_pyramid import IMAGE_PYRAMID
-from forwardpass.steps.image_recompress import RECOMPRESS_IMAGE
-from forwardpass.steps.image_resize import RESIZE_IMAGE
-from forwardpass.steps.image_tensor import IMAGE_TENSOR
+from forwardpass.steps.image.decode import DECODE_IMAGE
+from forwardpass.steps.image.place import CROP_IMAGE, LETTERBOX_IMAGE
+from forwardpass.steps.image.pyramid import IMAGE_PYRAMID
+from forwardpass.steps.image.recompress import RECOMPRESS_IMAGE
+from forwardpass.steps.image.resize import RESIZE_IMAGE
+from forwardpass.steps.image.tensor import IMAGE_TENSOR
 from forwardpass.steps.kind import invalid
-from forwardpass.steps.labels import LABELS, THRESHOLD
-from forwardpass.steps.masks import MASK_POLYGONS
-from forwardpass.steps.nearest import ITEM_VECTORS, NEAREST
 from forwardpass.steps.options import did_you_mean
 from forwardpass.steps.outputs import ARGMAX, L2_NORM, MEAN_POOL, SIGMOID, SOFTMAX, TAKE
 from forwardpass.steps.own import own_kind
 from forwardpass.steps.protocol import StepKind
-from forwardpass.steps.ranking import RANK, SIMILARITY
-from forwardpass.steps.regions import TEXT_REGIONS
-from forwardpass.steps.segments import SEGMENTS, VOICE_EVENTS
-from forwardpass.steps.spans import MERGE_SPANS, SPANS
 from forwardpass.steps.tabular import COLUMNS, FILL, ONE_HOT, ORDINAL, SCALE
-from forwardpass.steps.text import NORMALIZE_TEXT, TOKENIZE
-from forwardpass.steps.text_lists import JOIN_TEXTS
-from forwardpass.steps.windows import TOKEN_WINDOWS
+from forwardpass.steps.text.answer import ANSWER_SPAN
+from forwardpass.steps.text.ctc import CTC_DECODE
+from forwardpass.steps.text.lists import JOIN_TEXTS
+from forwardpass.steps.text.spans import MERGE_SPANS, SPANS
+from forwardpass.steps.text.tokens import NORMALIZE_TEXT, TOKENIZE
+from forwardpass.steps.text.windows import TOKEN_WINDOWS
+from forwardpass.steps.vectors.first_token import FIRST_TOKEN
+from forwardpass.steps.vectors.nearest import ITEM_VECTORS, NEAREST
+from forwardpass.steps.vectors.ranking import RANK, SIMILARITY
 
 OWN_PREFIX = "steps:"
 

@@ -1,0 +1,97 @@
+"""``mask_polygons``: a map of scores becomes the outlines of what it marks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forwardpass.core.errors import Failed
+from forwardpass.core.pipeline import Field
+from forwardpass.steps.boxes.fields import MAP, SCALE, empty_column, load_opencv, pick_if, score_map
+from forwardpass.steps.kind import IMAGE, Kind, pick
+from forwardpass.steps.options import Trouble, field_name, number, option, whole
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
+
+POLYGONS_MAX = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskPolygons:
+    """Finds the areas of a map [height, width] whose scores are above ``threshold``; their outer outlines, largest first.
+
+    Makes a JSON list of polygons, each a list of [x, y] through the centres of the pixels at its edge, in pixels of the
+    map or, with ``scale`` (FP32 [2]) or ``image``, of the original. Holes are not followed; what is only a point or a
+    line is left out. A map that holds NaN fails its row. OpenCV's findContours and approxPolyDP do the work.
+    """
+
+    input: str | None = option(field_name(), "the map of scores; without it the latest such field", None)
+    threshold: float = option(number(), "a pixel belongs to an area when its score is above this", 0.5)
+    area_min: float = option(number(), "the least area of a polygon, in pixels of the map", 0.0)
+    epsilon: float = option(number(), "how far, in pixels of the map, a simpler outline may be from the real one", 0.0)
+    count_max: int = option(whole(1, POLYGONS_MAX), "the most polygons that come back", 1000)
+    scale: str | None = option(field_name(), "the original's size divided by the map's", None)
+    image: str | None = option(field_name(), "the original, instead of scale", None)
+    output: str = option(field_name(), "where the polygons go", "polygons")
+
+
+def _problems(options: MaskPolygons) -> list[Trouble]:
+    least = {"area_min": options.area_min, "epsilon": options.epsilon}
+    troubles = [(name, str(value), "0 or more") for name, value in least.items() if value < 0]
+    if options.scale is not None and options.image is not None:
+        troubles.append(("scale", options.scale, "not beside image"))
+    return troubles
+
+
+def _sources(options: MaskPolygons, known: FieldMap) -> tuple[Field, Field | None, Field | None]:
+    source = pick(known, options.input, MAP)
+    return source, pick_if(known, options.scale, SCALE, "scale"), pick_if(known, options.image, IMAGE, "image")
+
+
+def _fields(options: MaskPolygons, known: FieldMap) -> list[Field]:
+    _sources(options, known)
+    return [Field(options.output, "BYTES", (), "json")]
+
+
+def _mask_polygons(options: MaskPolygons, known: FieldMap, context: Context) -> Prepared:
+    source, scale, image = _sources(options, known)
+    cv2 = load_opencv("mask_polygons")
+
+    def by(columns: dict[str, Column], row: int, scores: NDArray[np.float32]) -> NDArray[np.float64] | None:
+        """What the map's coordinates are multiplied by."""
+        factors: NDArray[np.float64] | None = None
+        if scale is not None:
+            factors = columns[scale.name][row].astype(np.float64)
+        elif image is not None:
+            factors = np.divide(columns[image.name][row].shape[1::-1], scores.shape[::-1])
+        return factors
+
+    def run(batch: Batch) -> None:
+        made = empty_column(batch.rows)
+        for row in range(batch.rows):
+            try:
+                scores = score_map(batch.columns[source.name][row], source.name)
+            except Failed as failure:
+                batch.fail(row, failure)
+                continue
+            factors = by(batch.columns, row, scores)
+            outlines = _outlines(cv2, scores, options)
+            made[row] = [(line if factors is None else line * factors).tolist() for line in outlines]
+        batch.columns[options.output] = made
+
+    return run
+
+
+def _outlines(cv2: Any, scores: NDArray[np.float32], options: MaskPolygons) -> list[NDArray[Any]]:
+    """Integer points of each area, largest first; of equal ones the one that was found first."""
+    inside = (scores > np.float32(options.threshold)).astype(np.uint8)
+    contours, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    if options.epsilon:
+        contours = [cv2.approxPolyDP(contour, options.epsilon, True) for contour in contours]
+    sized = [(cv2.contourArea(contour), contour) for contour in contours]
+    real = [(area, contour) for area, contour in sized if area > 0 and area >= options.area_min]
+    real.sort(key=lambda one: -one[0])
+    return [contour.reshape(-1, 2) for _, contour in real[: options.count_max]]
+
+
+MASK_POLYGONS = Kind("mask_polygons", MaskPolygons, _fields, _mask_polygons, _problems)

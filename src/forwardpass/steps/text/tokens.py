@@ -1,0 +1,231 @@
+"""Steps on text: ``normalize_text`` and ``tokenize``."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from forwardpass.core.errors import Code, Refused
+from forwardpass.core.pipeline import Field
+from forwardpass.steps.kind import TEXT, Kind, pick
+from forwardpass.steps.options import Trouble, choice, field_name, file_name, flag, option, several, whole
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column, text_column
+from forwardpass.steps.text.tokenizer import (
+    TOKENS_MAX,
+    Cut,
+    bucket_problems,
+    kept_of_pair,
+    load_tokenizer,
+    name_problems,
+    padded,
+    room_for_text,
+)
+
+MODEL_FIELDS = ("input_ids", "attention_mask", "token_type_ids")
+_SPACES = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizeText:
+    """Brings text into one form: Unicode form, then lower case, then white space. A missing value stays missing."""
+
+    input: str | None = option(field_name(), "the text; without it the latest text field", None)
+    output: str | None = option(field_name(), "where the result goes; without it, in place", None)
+    form: Literal["NFC", "NFKC", "none"] = option(choice("NFC", "NFKC", "none"), "the Unicode form", "NFC")
+    lower: bool = option(flag(), "turn capitals into small letters", False)
+    strip: bool = option(flag(), "remove white space at both ends", False)
+    collapse_spaces: bool = option(flag(), "make every run of white space one space", False)
+
+
+def _normalized_fields(options: NormalizeText, known: FieldMap) -> list[Field]:
+    source = pick(known, options.input, TEXT)
+    return [Field(options.output or source.name, "BYTES", (), source.kind)]
+
+
+def _normalize(options: NormalizeText, known: FieldMap, context: Context) -> Prepared:
+    source = pick(known, options.input, TEXT)
+    acts: list[Callable[[str], str]] = []
+    if options.form != "none":
+        acts.append(partial(unicodedata.normalize, options.form))
+    if options.lower:
+        acts.append(str.lower)
+    if options.collapse_spaces:
+        acts.append(partial(_SPACES.sub, " "))
+    if options.strip:
+        acts.append(str.strip)
+
+    def normalized(value: str | None) -> str | None:
+        if value is not None:
+            for act in acts:
+                value = act(value)
+        return value
+
+    def run(batch: Batch) -> None:
+        batch.columns[options.output or source.name] = text_column([normalized(v) for v in batch.columns[source.name]])
+
+    return run
+
+
+def _without_effect(options: NormalizeText) -> list[Trouble]:
+    if options.form != "none" or options.lower or options.strip or options.collapse_spaces:
+        return []
+    return [("form", "this step changes nothing", "a form, lower, strip or collapse_spaces")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenize:
+    """Cuts text into the token ids of a tokenizer.json, with its special tokens, padded to the batch's longest row.
+
+    Makes ``input_ids``, ``attention_mask`` and ``token_type_ids``, INT64 [tokens]. With ``pad = "row"`` they are ragged,
+    each row as long as it is alone (up to its own bucket): the model takes rows of equal length together, and a short
+    text does not cost what a long one beside it costs. With ``pair`` both texts go in, as
+    cross-encoders and readers take (query, document); special tokens stand where the file says.
+
+    Padding and truncation written in that file are not applied, only their side and padding id. A special token's
+    name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
+    in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
+    cut leaves no room.
+    """
+
+    input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)
+    pair: str | None = option(field_name(), "the second text of a pair", None)
+    tokenizer: str = option(file_name(), "a tokenizer.json of the tokenizers library")
+    tokens_max: int = option(whole(1, TOKENS_MAX), "the most tokens the model takes, special ones counted")
+    overflow: Literal["truncate", "refuse"] = option(
+        choice("truncate", "refuse"), "what a longer text gets", "truncate"
+    )
+    cut: Cut | None = option(
+        choice("longest", "first", "second"), 'which text of a pair is cut, by default the "longest"', None
+    )
+    buckets: tuple[int, ...] = option(
+        several(whole(1, TOKENS_MAX)), "lengths to pad up to, ascending; beyond the last it is tokens_max", ()
+    )
+    pad: Literal["batch", "row"] = option(
+        choice("batch", "row"), "what a row is padded for: the batch's longest, or nothing but its own bucket", "batch"
+    )
+    offsets: str | None = option(
+        field_name(),
+        "where each token's place in the text goes, INT64 [tokens, 2]: start and end in characters; 0, 0 for special "
+        "tokens and, of a pair, for the first text's",
+        None,
+    )
+    words: str | None = option(
+        field_name(),
+        "where the number of each token's word goes, INT64 [tokens]; -1 for special tokens and, of a pair, for the "
+        "first text's",
+        None,
+    )
+
+
+def _tokenize_problems(options: Tokenize) -> list[Trouble]:
+    troubles = bucket_problems(options.buckets, options.tokens_max)
+    troubles += name_problems(MODEL_FIELDS, offsets=options.offsets, words=options.words)
+    if options.cut is not None and (options.pair is None or options.overflow == "refuse"):
+        troubles.append(("cut", options.cut, 'only with pair and overflow = "truncate"'))
+    if options.pair is not None and options.input == options.pair:
+        troubles.append(("pair", options.pair, "another field than input"))
+    return troubles
+
+
+def text_sources(known: FieldMap, first: str | None, pair: str | None) -> list[str]:
+    """The fields of the text or the pair."""
+    if pair is None:
+        return [pick(known, first, TEXT).name]
+    others = {name: field for name, field in known.items() if name != pair}
+    return [pick(others, first, TEXT).name, pick(known, pair, TEXT, "pair").name]
+
+
+def token_fields(offsets: str | None, words: str | None) -> list[Field]:
+    fields = [Field(each, "INT64", (-1,)) for each in MODEL_FIELDS]
+    if offsets is not None:
+        fields.append(Field(offsets, "INT64", (-1, 2)))
+    if words is not None:
+        fields.append(Field(words, "INT64", (-1,)))
+    return fields
+
+
+def _token_fields(options: Tokenize, known: FieldMap) -> list[Field]:
+    text_sources(known, options.input, options.pair)
+    fields = token_fields(options.offsets, options.words)
+    return [replace(field, kind="ragged") for field in fields] if options.pad == "row" else fields
+
+
+def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
+    names = text_sources(known, options.input, options.pair)
+    loaded = load_tokenizer(context, options.tokenizer, "tokenize")
+    room = room_for_text(loaded, options.tokens_max, len(names))
+    special = options.tokens_max - room
+
+    def encode(batch: Batch, row: int) -> Any:
+        parts = [loaded.encode(name, batch.columns[name][row]) for name in names]
+        count = sum(map(len, parts)) + special
+        if count > options.tokens_max:
+            if options.overflow == "refuse":
+                raise _too_long(names, count, options.tokens_max)
+            kept = _kept(names, [len(part) for part in parts], room, options.cut or "longest")
+            for name, part, left in zip(names, parts, kept, strict=True):
+                if left < len(part):
+                    counted = special if len(names) == 1 else 0
+                    told = {"field": name, "tokens": len(part) + counted, "kept": left + counted}
+                    batch.note(row, "truncated", told)
+                    part.truncate(left, direction=loaded.cuts)
+        if count == 0:
+            raise Refused(Code.INVALID_INPUT, f"{names[0]}: holds no token", field=names[0])
+        return loaded.library.post_process(*parts)
+
+    def encoded(batch: Batch, row: int) -> Any:
+        """The row's encoding, or None when the row was failed."""
+        try:
+            return encode(batch, row)
+        except Refused as refusal:
+            return batch.fail(row, refusal)
+
+    def columns(encodings: Sequence[Any]) -> dict[str, Column]:
+        """Of rows that are padded for each other."""
+        longest = max((len(e) for e in encodings if e is not None), default=0)
+        length = padded(longest, options.buckets, options.tokens_max)
+        made = loaded.columns(encodings, length)
+        if options.offsets is not None:
+            made[options.offsets] = loaded.offsets(encodings, length, texts=len(names))
+        if options.words is not None:
+            made[options.words] = loaded.words(encodings, length, texts=len(names))
+        return made
+
+    def run(batch: Batch) -> None:
+        # Row by row on purpose: the library's own batch call starts a pool of threads beside the engine's.
+        encodings = [encoded(batch, row) for row in range(batch.rows)]
+        if options.pad == "batch":
+            batch.columns.update(columns(encodings))
+            return
+        rows = [columns([encoding]) for encoding in encodings]
+        batch.columns.update({name: object_column([row[name][0] for row in rows]) for name in rows[0]})
+
+    return run
+
+
+def _kept(names: Sequence[str], lengths: Sequence[int], room: int, cut: Cut) -> Sequence[int]:
+    """How many tokens of each text stay. Raises Refused when a text that is not to be cut leaves no room."""
+    if len(names) == 1:
+        return (room,)
+    kept = kept_of_pair(lengths[0], lengths[1], room, cut)
+    if kept is None:
+        whole_text = 1 if cut == "first" else 0
+        raise too_long_beside(names[whole_text], lengths[whole_text], room - 1, names[1 - whole_text])
+    return kept
+
+
+def too_long_beside(name: str, count: int, most: int, other: str) -> Refused:
+    text = f"{name}: is {count} tokens long; at most {most} are allowed beside {other}"
+    return Refused(Code.INPUT_TOO_LARGE, text, field=name)
+
+
+def _too_long(names: Sequence[str], count: int, most: int) -> Refused:
+    what = f"{names[0]}: is" if len(names) == 1 else f"{names[0]} and {names[1]}: are together"
+    text = f"{what} {count} tokens long; at most {most} are allowed"
+    return Refused(Code.INPUT_TOO_LARGE, text, field=names[-1])
+
+
+NORMALIZE_TEXT = Kind("normalize_text", NormalizeText, _normalized_fields, _normalize, _without_effect)
+TOKENIZE = Kind("tokenize", Tokenize, _token_fields, _tokenize, _tokenize_problems)
