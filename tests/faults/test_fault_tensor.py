@@ -94,7 +94,7 @@ ROWS = {
     "T23 timeout -1": row(infer(top={"parameters": {"timeout": -1}}), "out_of_range", PARAMETER + "timeout", "0"),
     "T23 timeout text": row(infer(top={"parameters": {"timeout": "1"}}), "wrong_type", PARAMETER + "timeout"),
     "T23 priority -5": row(infer(top={"parameters": {"priority": -5}}), "out_of_range", PARAMETER + "priority", "0"),
-    "T23 sequence": row(infer(top={"parameters": {"sequence_id": 7}}), "unknown_field", PARAMETER + "sequence_id"),
+    "T23 sequence": row(infer(top={"parameters": {"sequence_id": 7}}), "unknown_field", "sequence_id"),
     "T23 shared memory": row(
         infer(top={"parameters": {"shared_memory_region": "r"}}), "unknown_field", "shared_memory_region"
     ),
