@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT32, INT64, STRING = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.STRING
+HALF = TensorProto.FLOAT16
 Shape = Sequence[int | str | None]
 Value = tuple[str, int, Shape | None]
 """Name, element type, shape of a graph input or output; a shape of None is unknown."""
@@ -61,10 +62,10 @@ def row_sum(path: Path) -> Path:
     return write(path, nodes, [("x", FLOAT, ("N", "L"))], [("y", FLOAT, ("N",))], {"axes": np.array([1])})
 
 
-def mean_over_batch(path: Path) -> Path:
+def mean_over_batch(path: Path, shape: Shape = ("N", 4)) -> Path:
     """Takes the mean over all rows off: a row's answer depends on its batch."""
     nodes = [node("ReduceMean", "x", "mean", axes=[0], keepdims=1), node("Sub", "x mean", "y")]
-    return write(path, nodes, [("x", FLOAT, ("N", 4))], [("y", FLOAT, ("N", 4))], {})
+    return write(path, nodes, [("x", FLOAT, shape)], [("y", FLOAT, shape)], {})
 
 
 def leading_one(path: Path) -> Path:
@@ -149,6 +150,20 @@ def accumulator(path: Path, state: Shape = (1, "N", 2), x: Shape = ("N", 2)) -> 
              node("Cast", "scale", "factor", to=FLOAT), node("Mul", "sum factor", "y")]  # fmt: skip
     values: list[Value] = [("x", FLOAT, x), ("total", FLOAT, state), ("scale", INT64, ())]
     return write(path, nodes, values, [("y", FLOAT, x), ("after", FLOAT, state)], {"shape": np.array([-1, 2])})
+
+
+def dividing_accumulator(path: Path) -> Path:
+    """y = a / b, total' = total + y; kills as ``div_int32`` does."""
+    nodes = [node("Div", "a b", "y"), node("Add", "total y", "after")]
+    values: list[Value] = [(name, INT32, ("N", 1)) for name in ("a", "b", "total")]
+    return write(path, nodes, values, [(name, INT32, ("N", 1)) for name in ("y", "after")], {})
+
+
+def half_accumulator(path: Path) -> Path:
+    """A running sum of FP16."""
+    nodes = [node("Add", "total x", "y"), node("Identity", "y", "after")]
+    values: list[Value] = [(name, HALF, ("N", 2)) for name in ("x", "total")]
+    return write(path, nodes, values, [(name, HALF, ("N", 2)) for name in ("y", "after")], {})
 
 
 def sequence_output(path: Path) -> Path:

@@ -59,6 +59,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "batching/batcher.py": "a border: a defect costs one batch, never the loop",
     "execution/worker.py": "a border: whatever a model or step raises is the answer of its batch",
     "execution/local.py": "a border: whatever a model or step raises is the answer of its item, or to its load",
+    "execution/apart.py": "a border: whatever a model or step raises is the answer of the part that was run",
     "execution/loading.py": "a border: whatever a model file makes a library raise is the answer to its load",
     "building/session.py": "whatever ends a load is raised to who waits for it, in another thread",
     "building/pipeline.py": "removes the folder of what could not be opened, then raises again",

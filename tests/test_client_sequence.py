@@ -21,11 +21,28 @@ LAST: Step = {"last": True}
 TURN = ("x-sequence-start", "x-sequence-end")
 
 
+class Stream(Script):
+    """A script of what the records are answered with; what ends a sequence without a record is kept in ``ends``."""
+
+    def __init__(self, *answers: Reply | Exception, end: Reply | Exception | None = None) -> None:
+        super().__init__(*answers)
+        self.ends: list[httpx.Request] = []
+        self._end = end or told({})
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "DELETE":
+            return super().__call__(request)
+        self.ends.append(request)
+        if isinstance(self._end, Exception):
+            raise self._end
+        return httpx.Response(self._end.status, headers=self._end.headers, content=self._end.content)
+
+
 def outcome(error: Exception) -> str:
     return error.code if isinstance(error, ForwardpassError) else type(error).__name__
 
 
-def talk_in_thread(script: Script, *steps: Step, **options: Any) -> list[Any]:
+def talk_in_thread(script: Stream, *steps: Step, **options: Any) -> list[Any]:
     said: list[Any] = []
     transport = httpx.MockTransport(script)
     with Client(URL, transport=transport, retries=AT_ONCE) as client, client.sequence("voice", **options) as live:
@@ -37,7 +54,7 @@ def talk_in_thread(script: Script, *steps: Step, **options: Any) -> list[Any]:
     return said
 
 
-def talk_in_loop(script: Script, *steps: Step, **options: Any) -> list[Any]:
+def talk_in_loop(script: Stream, *steps: Step, **options: Any) -> list[Any]:
     async def run() -> list[Any]:
         said: list[Any] = []
         client = AsyncClient(URL, transport=httpx.MockTransport(script), retries=AT_ONCE)
@@ -63,12 +80,12 @@ def failed(code: str, status: int) -> Reply:
     return told({"error": {"code": code, "message": "no", "field": "", "request_id": "r9"}}, status)
 
 
-def turns(script: Script) -> list[tuple[str, ...]]:
+def turns(script: Stream) -> list[tuple[str, ...]]:
     return [tuple(request.headers.get(name, "") for name in TURN) for request in script.asked]
 
 
 def test_the_first_request_starts_the_sequence_and_the_last_ends_it(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     assert talk(script, {}, {}, LAST) == [{"label": "positive"}] * 3
     assert turns(script) == [("true", ""), ("", ""), ("", "true")]
     (id,) = {request.headers["x-sequence-id"] for request in script.asked}
@@ -77,44 +94,74 @@ def test_the_first_request_starts_the_sequence_and_the_last_ends_it(talk: Talk) 
 
 
 def test_a_sequence_of_one_request_starts_and_ends_with_it(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     talk(script, LAST)
     assert turns(script) == [("true", "true")]
 
 
 def test_each_sequence_has_an_id_of_its_own(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     talk(script, {})
     talk(script, {})
     assert len({request.headers["x-sequence-id"] for request in script.asked}) == 2
 
 
 def test_it_stays_with_the_version_that_began_it(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     talk(script, {}, {})
     talk(script, {}, version=2)
     assert [request.url.path for request in script.asked] == ["/predict/voice", "/predict/voice/3", "/predict/voice/2"]
 
 
-def test_leaving_the_block_sends_nothing_and_nothing_is_sent_after_it() -> None:
-    script = Script(GOOD)
+def test_leaving_the_block_ends_the_sequence_at_the_version_that_began_it_and_nothing_is_sent_after_it() -> None:
+    script = Stream(GOOD)
     with Client(URL, transport=httpx.MockTransport(script)) as client:
         with client.sequence("voice") as live:
             live.predict({"sound": b""})
         with pytest.raises(RuntimeError, match="has ended"):
             live.predict({"sound": b""})
     assert len(script.asked) == 1
+    (end,) = script.ends
+    assert (end.url.path, end.headers["x-sequence-id"]) == ("/predict/voice/3", live.id)
+    assert 0 < int(end.headers["x-request-deadline-ms"]) <= 2_000
+
+
+@pytest.mark.parametrize(
+    ("answers", "steps", "ends"),
+    [
+        ([GOOD], [], 0),
+        ([GOOD], [{}], 1),
+        ([GOOD], [{}, LAST], 0),
+        ([failed("invalid_input", 400)], [{}], 0),
+        ([CUT], [{}], 1),  # it may have begun
+        ([GOOD, CUT], [{}, LAST], 1),  # it may not have ended
+        ([GOOD, failed("invalid_input", 400)], [{}, LAST], 1),
+    ],
+)
+def test_a_sequence_is_ended_that_may_be_there(
+    talk: Talk, answers: list[Reply | Exception], steps: list[Step], ends: int
+) -> None:
+    script = Stream(*answers)
+    talk(script, *steps)
+    assert len(script.ends) == ends
+
+
+@pytest.mark.parametrize("trouble", [CUT, REFUSED, failed("sequence_not_found", 404), Reply(502, b"a proxy")])
+def test_an_end_that_fails_is_nobodys_trouble(talk: Talk, trouble: Reply | Exception) -> None:
+    script = Stream(GOOD, end=trouble)
+    assert talk(script, {}) == [{"label": "positive"}]
+    assert script.ends
 
 
 def test_after_the_last_request_there_is_none(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     assert talk(script, {}, LAST, {})[2] == "RuntimeError"
     assert len(script.asked) == 2
 
 
 @pytest.mark.parametrize("trouble", [overloaded(), failed("not_ready", 503), REFUSED])
 def test_what_surely_did_not_run_is_sent_again(talk: Talk, trouble: Reply | Exception) -> None:
-    script = Script(GOOD, trouble, GOOD)
+    script = Stream(GOOD, trouble, GOOD)
     assert talk(script, {}, {}) == [{"label": "positive"}] * 2
     assert turns(script) == [("true", ""), ("", ""), ("", "")]
 
@@ -132,38 +179,38 @@ def test_what_surely_did_not_run_is_sent_again(talk: Talk, trouble: Reply | Exce
 def test_a_request_that_may_have_counted_is_never_sent_again_and_ends_the_sequence(
     talk: Talk, trouble: Reply | Exception, code: str
 ) -> None:
-    script = Script(GOOD, trouble, GOOD)
+    script = Stream(GOOD, trouble, GOOD)
     assert talk(script, {}, {}, {}) == [{"label": "positive"}, code, "sequence_lost"]
     assert len(script.asked) == 2
 
 
 @pytest.mark.parametrize(("code", "status"), [("invalid_input", 400), ("engine_failed", 500), ("shutting_down", 503)])
 def test_after_a_failure_that_the_server_tells_the_sequence_goes_on(talk: Talk, code: str, status: int) -> None:
-    script = Script(GOOD, failed(code, status), GOOD)
+    script = Stream(GOOD, failed(code, status), GOOD)
     assert talk(script, {}, {}, LAST) == [{"label": "positive"}, code, {"label": "positive"}]
     assert turns(script) == [("true", ""), ("", ""), ("", "true")]
 
 
 def test_a_sequence_whose_first_request_failed_is_still_to_be_started(talk: Talk) -> None:
-    script = Script(failed("invalid_input", 400), GOOD)
+    script = Stream(failed("invalid_input", 400), GOOD)
     talk(script, {}, {})
     assert turns(script) == [("true", ""), ("true", "")]
 
 
 def test_a_last_request_that_failed_has_ended_nothing(talk: Talk) -> None:
-    script = Script(GOOD, failed("invalid_input", 400), GOOD)
+    script = Stream(GOOD, failed("invalid_input", 400), GOOD)
     assert talk(script, {}, LAST, LAST)[2] == {"label": "positive"}
 
 
 @pytest.mark.parametrize(("code", "status"), [("sequence_lost", 410), ("sequence_not_found", 404)])
 def test_what_the_server_no_longer_has_is_the_caller_s_to_begin_anew(talk: Talk, code: str, status: int) -> None:
-    script = Script(GOOD, failed(code, status))
+    script = Stream(GOOD, failed(code, status))
     assert talk(script, {}, {}) == [{"label": "positive"}, code]
     assert len(script.asked) == 2
 
 
 def test_a_deadline_that_makes_no_sense_changes_nothing(talk: Talk) -> None:
-    script = Script(GOOD)
+    script = Stream(GOOD)
     assert talk(script, {}, {"deadline_s": 0.0}, {}) == [{"label": "positive"}, "ValueError", {"label": "positive"}]
 
 

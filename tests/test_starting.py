@@ -165,6 +165,22 @@ def test_what_does_not_load_as_its_family_is_started_plainly_and_says_why(hub: P
     assert "it looks like a classifier of texts, and does not load as one" in made.why_plain
 
 
+@pytest.mark.parametrize("family", ["a classifier of pictures", ""])
+def test_of_several_model_files_the_usual_one_is_taken_and_that_is_said(family: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    if family:
+        families.picture_classifier(folder / "model.onnx", ("N", 3, 56, 56), 3)
+    else:
+        models.identity(folder / "model.onnx", ("N", 2))
+    models.identity(folder / "onnx" / "small.onnx", ("N", 2))
+    for each in folder.rglob("*.onnx"):
+        os.utime(each, (1_000_000_000, 1_000_000_000))
+    made = started(folder, tmp_path)
+    assert made.family == family
+    text = (made.folder / "pipeline.toml").read_text()
+    assert "the model is model.onnx, by its usual name; also there: onnx/small.onnx\n" in text
+
+
 @pytest.mark.parametrize(("path", "said"), [("nowhere", "is not there"), ("empty", "no file *.onnx is in this folder")])
 def test_where_no_model_is_nothing_is_written(path: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

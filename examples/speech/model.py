@@ -1,7 +1,5 @@
 """The network of the speech example, which the engine ``python`` runs: a log-mel spectrogram of 30 s to its text."""
 
-import os
-
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -16,7 +14,6 @@ Batch = dict[str, NDArray[np.generic]]
 
 class Model:
     def load(self, folder: str, threads: int) -> None:
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else waiting threads keep cores from those at work
         import ctranslate2
 
         self.as_input = ctranslate2.StorageView.from_array

@@ -37,13 +37,10 @@ def record(given: Sequence[str], inputs: Sequence[Input]) -> dict[str, Any]:
 
 async def ask_here(version: Version, given: Sequence[str], settings: Settings, *, receipt: bool) -> dict[str, Any]:
     """Load the version, answer once, unload. Raises the Failure it ended with."""
-    definition = (
-        version.definition
-    )  # one request has nobody to share with: nothing need be proved or warmed up for more
-    alone = replace(
-        definition, batch=replace(definition.batch, enabled=False), workers=replace(definition.workers, count=1)
-    )
-    version = replace(version, definition=alone)
+    definition = version.definition
+    # One request has nobody to share with: nothing need be proved or warmed up for more.
+    batch, workers = replace(definition.batch, enabled=False), replace(definition.workers, count=1)
+    version = replace(version, definition=replace(definition, batch=batch, workers=workers))
     async with trial(version, threads=settings.threads, deadline_s=settings.limits.deadline_s) as running:
         values = record(given, running.variant.signature.inputs)
         columns, rows = fields.encode(running.variant.signature, [values])

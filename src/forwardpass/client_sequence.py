@@ -4,10 +4,10 @@ Nothing is sent here: ``client.py`` hands in how.
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from forwardpass import client_wire as wire
 from forwardpass.client_retry import ForwardpassError, RequestError, surely_not_run
@@ -16,14 +16,27 @@ from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code
 from forwardpass.core.request import Turn
 
-Run = Callable[[Call[Prediction], float | None], Prediction]
-RunLater = Callable[[Call[Prediction], float | None], Awaitable[Prediction]]
+T = TypeVar("T")
+
+END_S = 2.0
+"""The most that leaving a block takes: what the server did not hear of goes when it was idle for long enough."""
+
+
+class Run(Protocol):
+    """Makes a call within so many seconds."""
+
+    def __call__(self, call: Call[T], deadline_s: float | None, /) -> T: ...
+
+
+class RunLater(Protocol):
+    def __call__(self, call: Call[T], deadline_s: float | None, /) -> Awaitable[T]: ...
 
 
 class LiveSequence:
     """``predict`` sends the next record, ``predict(..., last=True)`` the last one, which ends the sequence.
 
-    There is no other way to end it: left without, it keeps its place at the server until it was idle for long enough.
+    Steps do with the last record what they do at the end of the whole. Leaving the block without it ends the sequence
+    too, without a record: then what was kept of it is only given up.
     A request that raised did not count. But when no answer of the server came (the connection broke, our deadline
     passed, the call was cancelled), nobody knows: the sequence is lost, and every further call raises ``sequence_lost``.
     """
@@ -57,7 +70,10 @@ class LiveSequence:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.ended = True
+        call = self._progress.left()
+        if call is not None:
+            with suppress(ForwardpassError):
+                self._run(call, END_S)
 
 
 class AsyncLiveSequence:
@@ -88,7 +104,10 @@ class AsyncLiveSequence:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.ended = True
+        call = self._progress.left()
+        if call is not None:
+            with suppress(ForwardpassError):
+                await self._run(call, END_S)
 
 
 class _Progress:
@@ -127,6 +146,12 @@ class _Progress:
                 raise
         finally:
             self._out.release()
+
+    def left(self) -> Call[None] | None:
+        """No request comes any more. What tells the server so, if it may have something."""
+        there = (self._started or self._lost) and not self.ended
+        self.ended = True
+        return wire.end_sequence(self._pipeline, self.id, self._version) if there else None
 
     def answered(self, prediction: Prediction, last: bool) -> Prediction:
         """From now on the version that began the sequence is asked, also when there is a newer one."""

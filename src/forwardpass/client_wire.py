@@ -20,6 +20,7 @@ from forwardpass.ingress.status import STATUSES
 DEADLINE_S_MAX = 300.0
 DATATYPES = {name: datatype for datatype, name in NUMPY_NAMES.items()}
 TEXT_KINDS = "OSUT"  # numpy's kinds of arrays whose elements are objects, bytes, str, variable-width str
+_SIMPLE = frozenset({bool, int, float, str, type(None)})
 HEAD_LENGTH = "Inference-Header-Content-Length"
 MESSAGE_CHARACTERS_MAX = 512
 
@@ -97,6 +98,12 @@ def in_sequence(call: Call[T], turn: Turn) -> Call[T]:
         return Message({**alone.headers, **headers}, alone.body)
 
     return replace(call, message=message, repeatable=False)
+
+
+def end_sequence(pipeline: str, id: str, version: int | None) -> Call[None]:
+    """Needs no record; may be sent again, since a sequence that is no more is ended."""
+    path = _predict_path(pipeline, version)
+    return Call("DELETE", path, lambda left_s: Message({"X-Sequence-Id": id, **_deadline(left_s)}), lambda answer: None)
 
 
 def predict_many(
@@ -188,26 +195,53 @@ def _nothing(left_s: float) -> Message:
 def _predict_call(
     pipeline: str, version: int | None, query: str, content: object, read: Callable[[Answer], T]
 ) -> Call[T]:
-    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode()
+    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_foreign).encode()
 
     def message(left_s: float) -> Message:
-        left_ms = max(1, int(left_s * 1000))
-        return Message({"Content-Type": "application/json", "X-Request-Deadline-Ms": str(left_ms)}, body)
+        return Message({"Content-Type": "application/json", **_deadline(left_s)}, body)
 
-    path = f"/predict/{_segment(pipeline)}" + ("" if version is None else f"/{int(version)}")
-    return Call("POST", path + query, message, read)
+    return Call("POST", _predict_path(pipeline, version) + query, message, read)
 
 
-def _plain(value: object) -> object:
-    """What json cannot write itself, as the predict dialect wants it."""
+def _deadline(left_s: float) -> dict[str, str]:
+    return {"X-Request-Deadline-Ms": str(max(1, int(left_s * 1000)))}
+
+
+def _predict_path(pipeline: str, version: int | None) -> str:
+    return f"/predict/{_segment(pipeline)}" + ("" if version is None else f"/{int(version)}")
+
+
+def plain(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Dicts, lists and Python's own numbers, all the way down, of any mappings, of tuples and of numpy's values.
+
+    ``leaf`` says what becomes of everything else.
+    """
     match value:
-        case bytes() | bytearray() | memoryview():
-            return base64.b64encode(value).decode("ascii")
         case np.ndarray() | np.generic():
-            return value.tolist()
+            found = value.tolist()
+            return plain(found, leaf) if value.dtype.kind in TEXT_KINDS else found
         case Mapping():
-            return dict(value)
-    raise TypeError(f"a field cannot be a {type(value).__name__}")
+            return {name: plain(each, leaf) for name, each in value.items()}
+        case list() | tuple():
+            return list(value) if _SIMPLE.issuperset(map(type, value)) else [plain(each, leaf) for each in value]
+    return leaf(value)
+
+
+def as_it_is(value: Any) -> Any:
+    return value
+
+
+def as_base64(value: Any) -> Any:
+    """Bytes as JSON has them; what is none, as it is."""
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes | bytearray | memoryview) else value
+
+
+def _foreign(value: object) -> object:
+    """What json cannot write itself, as the predict dialect wants it."""
+    found = plain(value, as_base64)
+    if found is value:
+        raise TypeError(f"a field cannot be a {type(value).__name__}")
+    return found
 
 
 def _model_path(pipeline: str, version: int | None) -> str:

@@ -1,6 +1,5 @@
 """What ``forwardpass init`` does: run a model once, and write a starting pipeline around what it is and what it answered."""
 
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +17,12 @@ from forwardpass.execution.media import png
 from forwardpass.execution.selftest import untried
 from forwardpass.pipeline import definition
 from forwardpass.pipeline.golden import answer_one
+from forwardpass.pipeline.golden_files import in_files
 from forwardpass.pipeline.intake import Patience
 from forwardpass.pipeline.recognise import recognise
 from forwardpass.pipeline.recognise.recognised import Recognised
-from forwardpass.pipeline.recognise.source import model_file_of
-from forwardpass.pipeline.repository import Found, is_pipeline_name, scan, take_in
+from forwardpass.pipeline.recognise.source import chosen, model_file_of
+from forwardpass.pipeline.repository import Found, files_of, is_pipeline_name, scan, take_in
 from forwardpass.pipeline.starter import GOLDEN_SHOWN_MAX, draft, recognised_starter, starter
 from forwardpass.pipeline.trust import Trust
 from forwardpass.settings import Settings
@@ -33,7 +33,6 @@ GOLDEN_ELEMENTS_MAX = 512
 GOLDEN_DIGITS = 6
 FREE_SIZES = (8, 2)
 """Free dimensions are tried with the first; if examples are too large then, with the second."""
-_WRITTEN = ("manifest.json", definition.FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +87,35 @@ async def start_pipeline(name: str, path: Path, output: Path, settings: Settings
     model = model_file_of(path)
     if model is None:
         raise Misconfigured(Code.MODEL_INVALID, (Problem(str(path), "--from", why_plain, ""),))
-    started = await _start_plain(name, model, folder, settings)
+    started = await _start_plain(name, model, chosen(path), folder, settings)
     return replace(started, why_plain=why_plain)
 
 
-async def _start_plain(name: str, model: Path, folder: Path, settings: Settings) -> Started:
+async def _start_plain(name: str, model: Path, assumed: str, folder: Path, settings: Settings) -> Started:
     """A model of which nothing is known but its inputs and outputs."""
     (found,) = scan(model).found
     tried = await _tried(found, (), settings)
-    text = starter(name, tried.signature, found.model_file, tried.golden, apart=tried.apart, proved=tried.proved)
-    _write(folder, tried.version, text, {})
+    text = starter(
+        name, tried.signature, found.model_file, tried.golden, apart=tried.apart, proved=tried.proved, assumed=assumed
+    )
+    definition.export(text, folder, files_of(tried.version), kinds=kinds())
     return Started(folder, len(tried.golden), tried.why_none)
 
 
 async def _start_recognised(name: str, found: Recognised, folder: Path, settings: Settings) -> Started:
     """Raises Misconfigured when the model does not load with the steps of its family."""
-    pictures: dict[str, bytes] = {}
-    records: list[dict[str, Any]] = []
-    for number, record in enumerate(found.examples[:GOLDEN_SHOWN_MAX], start=1):
-        records.append(dict(record))
-        for field, value in record.items():
-            if isinstance(value, bytes):
-                records[-1][field] = pictures[f"golden/{number}.png"] = _picture(number)
+    records = [
+        {field: _picture(number) if isinstance(value, bytes) else value for field, value in record.items()}
+        for number, record in enumerate(found.examples[:GOLDEN_SHOWN_MAX], start=1)
+    ]
+    files = {name: content.encode() if isinstance(content, str) else content for name, content in found.files.items()}
     with tempfile.TemporaryDirectory(prefix="forwardpass-") as here:
-        files = {file: _placed(Path(here, "files"), file, content) for file, content in found.files.items()}
         source = Path(here, "1")
         definition.export(draft(found), source, files, kinds=kinds())
         tried = await _tried(Found(name, 1, source), records, settings, Patience(settle_s=0.0))
-    golden = [_in_files(example, pictures) for example in tried.golden]
+    golden, pictures = in_files(tried.golden, found.inputs, files)
     text = recognised_starter(name, found, golden, apart=tried.apart, proved=tried.proved)
-    _write(folder, tried.version, text, pictures if golden else {})
+    definition.export(text, folder, {**files_of(tried.version), **pictures}, kinds=kinds())
     return Started(folder, len(golden), tried.why_none, found.family)
 
 
@@ -132,39 +130,6 @@ async def _tried(
         assert loaded is not None, "a trial's version has loaded"
         golden, why_none = await _examples(running, signature, records)
     return _Tried(version, signature, golden, why_none, "" if loaded.independent else loaded.reason)
-
-
-def _placed(folder: Path, name: str, content: Path | str) -> Path:
-    """Where a file of the folder is: text is written down first."""
-    if isinstance(content, Path):
-        return content
-    place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(content, "utf-8")
-    return place
-
-
-def _in_files(golden: Golden, pictures: Mapping[str, bytes]) -> Golden:
-    """The example with each picture's file in place of its bytes."""
-    names = {content: name for name, content in pictures.items()}
-    request = {
-        field: {"file": names[value]} if isinstance(value, bytes) else value for field, value in golden.request.items()
-    }
-    return replace(golden, request=request)
-
-
-def _write(folder: Path, version: Version, text: str, more: Mapping[str, bytes]) -> None:
-    root = Path(version.folder)
-    files = {place.relative_to(root).as_posix(): place for place in root.rglob("*") if place.is_file()}
-    folder.mkdir(parents=True)
-    for name in (*files, *more):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    for name, place in files.items():
-        if name not in _WRITTEN:
-            shutil.copyfile(place, folder / name)
-    for name, content in more.items():
-        (folder / name).write_bytes(content)
-    (folder / definition.FILE_NAME).write_text(text, "utf-8")
 
 
 async def _examples(

@@ -55,7 +55,7 @@ def answer_span(
     token) and to the question makes the score small; the span itself lies in the text, of which ``tokenize`` or
     ``token_windows`` with ``pair`` and ``offsets`` gives the places. Makes the answer (text), its FP32 score and its
     place, INT64 [2], in characters. A logit that is not finite at a token that counts fails the row, and so does a text
-    without a token.
+    without a token. All of a token's fields may be ragged (``tokenize`` with ``pad = "row"``).
 
     Options:
 
@@ -228,9 +228,9 @@ def ctc_decode(
     score: str = "score",
 ) -> Step:
     """The text of CTC scores [steps, classes]: the best class of each step, of equal ones the lower; repeats and then
-    blanks left out (Graves et al. 2006, best path).
+    blanks left out.
 
-    Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
+    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
     any: as PaddleOCR and RapidOCR do. The alphabet holds what the classes write, in the model's order and without the
     blank; class and alphabet must agree in number. A score that is not finite fails the row.
 
@@ -252,6 +252,7 @@ def decode_audio(
     input: str | None = None,
     output: str = "samples",
     seconds_max: float = 600.0,
+    samples_max: int = 57600000,
     channels_max: int = 8,
     channel: int | None = None,
     truncated: Literal["refuse", "accept"] = "refuse",
@@ -262,8 +263,9 @@ def decode_audio(
     what is beyond -1 or 1 set to it. WAV may hold PCM of 8, 16, 24 or 32 bits, floats, A-law or mu-law. A row fails
     with ``audio_invalid`` when it is none of these files or damaged; with ``audio_format`` when its header is wrong
     or not taken (8,000 to 192,000 Hz, 1 to 8 channels, no ADPCM) or a WAV is cut; with ``input_too_large`` past
-    ``seconds_max``, which is counted while decoding. A WAV written as a stream, without a length in its header, is
-    taken to its end.
+    ``seconds_max`` or ``samples_max``, which are counted while decoding. A WAV written as a stream, without a length
+    in its header, is taken to its end. RF64, RIFX and W64 are not taken, nor is an MP3 behind zeros or anything but ID3
+    tags. Of a damaged MP3 libmpg123 also writes a line to the worker's standard error.
 
     Options:
 
@@ -271,6 +273,7 @@ def decode_audio(
         output: where the samples go (the name of a field, 1 to 256 printable characters)
         rate_hz: samples a second of the result (an integer from 8000 to 192000)
         seconds_max: longer sound is refused; more than 0, at most 86400 (a finite number)
+        samples_max: sound of more samples, counted over all channels at the file's own rate, is refused: 600 s of 48 kHz stereo (an integer from 1 to 132710400000)
         channels_max: sound of more channels is refused (an integer from 1 to 8)
         channel: take this channel, 0 = the first; without it the mean of all (an integer from 0 to 7)
         truncated: what a cut or damaged file gets; accept: what can be decoded of it ("refuse" or "accept")"""
@@ -407,13 +410,14 @@ def draw_boxes(
     scores: str | None = None,
     classes: str | None = None,
     points: str | None = None,
+    count_max: int = 1000,
     output: str = "drawing",
 ) -> Step:
     """Draws boxes or quads and what they are onto the picture: ``output``, the bytes of a PNG file (RGB).
 
     The colour follows the class number or else the name; lines and letters grow with the picture. The same input gives
     the same bytes. A row fails when ``names``, ``scores``, ``classes`` or ``points`` has another number of elements
-    than there are boxes, and when a box or a point is not finite.
+    than there are boxes, when a box or a point is not finite, and when there are more boxes than ``count_max``.
 
     Options:
 
@@ -423,6 +427,7 @@ def draw_boxes(
         scores: the scores to write behind it (the name of a field, 1 to 256 printable characters)
         classes: the class numbers, for the colours (the name of a field, 1 to 256 printable characters)
         points: points of each box (ragged FP32 [-1, points, 2]), such as landmarks (the name of a field, 1 to 256 printable characters)
+        count_max: the most boxes of one picture (an integer from 1 to 100000)
         output: where the file goes (the name of a field, 1 to 256 printable characters)"""
 
 def encode_image(
@@ -480,6 +485,7 @@ def first_token(
     """The vector of a text's first token that its mask keeps, such as BERT's [CLS]; FP32 [hidden].
 
     It is what sentence-transformers calls pooling_mode_cls_token (BGE, E5 and others). A row that keeps no token fails.
+    Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
 
     Options:
 
@@ -532,8 +538,8 @@ def frames(
     frame (zeros before the beginning), then the frame; and ``start_s`` and ``end_s``, FP64: where the frame, without
     its context, begins and where its last sample ends. In a sequence context and time go on from request to request.
     ``tail`` says what becomes of samples left at the end of a request: padded with zeros to a last frame, dropped, or
-    carried to the sequence's next request, so that the frames are those of the whole sound however it was cut
-    (outside a sequence they are dropped). More than ``frames_max`` frames fail a row with ``input_too_large``.
+    carried to the sequence's next request and padded in its last, so that the frames are those of the whole sound
+    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with ``input_too_large``.
 
     Options:
 
@@ -557,7 +563,8 @@ def gain(
     """Makes sound louder or quieter: by ``db`` decibels, or so far that its ``peak`` or its ``rms`` is as given.
 
     Takes FP32 [-1], ragged or a tensor; makes ``output``, ragged FP32 [samples]; what goes beyond -1 or 1 is set to
-    it. Silence stays silence. Peak and rms are of each row alone, also in a sequence.
+    it. Silence stays silence. Peak and rms are of each row alone, also in a sequence. A sample that is not a finite
+    number fails the row.
 
     Options:
 
@@ -597,7 +604,7 @@ def image_pyramid(
         largest: size of the first copy, above 0, at most 16 (a finite number)
         factor: size of each copy to the one before, 0.1 to 0.95 (a finite number)
         side_min: the least shorter side of a copy (an integer from 1 to 65535)
-        method: the filter ("bilinear" or "bicubic" or "area" or "nearest" or "lanczos")
+        method: the filter's name ("bilinear" or "bicubic" or "area" or "nearest" or "lanczos")
         antialias: widen the filter when shrinking; false only with bilinear (true or false)
         pixels_max: the most pixels of a copy (an integer from 1 to 178956970)"""
 
@@ -798,16 +805,16 @@ def log_mel(
     bands from ``low_hz`` to ``high_hz``, of Hann windows centred on every ``hop``-th sample (the ends mirrored), then
     its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the
     row's greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one
-    more. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
+    more; of an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
     output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples too few to mirror fail their row
-    with ``invalid_input``. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
+    with ``invalid_input``, and samples that are no finite numbers, or too large to have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
 
     Options:
 
         input: the samples; without it the latest field of this kind (the name of a field, 1 to 256 printable characters)
         output: where the spectrogram goes (the name of a field, 1 to 256 printable characters)
         rate_hz: samples a second (an integer from 1 to 192000)
-        bins: mel bands (an integer from 1 to 1024)
+        bins: how many mel bands (an integer from 1 to 1024)
         window: samples of a window, and size of its Fourier transform (an integer from 2 to 65536)
         hop: samples from one window to the next (an integer from 1 to 65536)
         low_hz: where the lowest band begins (a finite number)
@@ -829,7 +836,7 @@ def map_boxes(
 
     With ``place`` (FP32 [4]: scale x, scale y, offset x, offset y, as letterbox_image makes it) a coordinate becomes
     (coordinate - offset) / scale; with ``scale`` (FP32 [2]) it is multiplied. With ``image``, the original, what lies
-    outside of it is moved to its edge. A coordinate that is not finite fails the row.
+    outside of it is moved to its edge. A coordinate that is not finite, or a scale that is not above 0, fails the row.
 
     Options:
 
@@ -854,7 +861,8 @@ def mask_polygons(
 
     Makes a JSON list of polygons, each a list of [x, y] through the centres of the pixels at its edge, in pixels of the
     map or, with ``scale`` (FP32 [2]) or ``image``, of the original. Holes are not followed; what is only a point or a
-    line is left out. A map that holds NaN fails its row. OpenCV's findContours and approxPolyDP do the work.
+    line is left out. A map that holds NaN or marks over 100,000 areas fails its row, as does a scale that is not above
+    0. OpenCV's findContours and approxPolyDP do the work.
 
     Options:
 
@@ -1005,6 +1013,9 @@ def normalize_text(
 ) -> Step:
     """Brings text into one form: Unicode form, then lower case, then white space. A missing value stays missing.
 
+    More than 256 combining characters in a row, which no writing has, fail the row with ``invalid_input`` where there
+    is a form to bring them into: putting them in order takes time that grows with the square of their number.
+
     Options:
 
         input: the text; without it the latest text field (the name of a field, 1 to 256 printable characters)
@@ -1121,7 +1132,7 @@ def recompress_image(
     """Encodes a decoded image as JPEG with Pillow and decodes it again; ragged UINT8 of the same size.
 
     Open-NSFW's reference does so between its resize and its crop, at Pillow's defaults, which are the defaults here.
-    An image with a side over 65,500 pixels, which JPEG has not, fails its row with ``out_of_range``.
+    An image with a side over 65,500 pixels, which JPEG has not, fails its row with ``input_too_large``.
 
     Options:
 
@@ -1238,7 +1249,7 @@ def resize_image(
         multiple: both sides become a multiple of this (an integer from 1 to 4096)
         multiple_rounding: to which multiple; nearest takes the even one of two ("down" or "nearest" or "up")
         width_max: a wider result is squeezed to this width (an integer from 1 to 65535)
-        method: the filter ("bilinear" or "bicubic" or "area" or "nearest" or "lanczos")
+        method: the filter's name ("bilinear" or "bicubic" or "area" or "nearest" or "lanczos")
         antialias: widen the filter when shrinking; false only with bilinear (true or false)
         scale: a field for original / resized of x and y (the name of a field, 1 to 256 printable characters)
         pixels_max: the most pixels of a result (an integer from 1 to 178956970)"""
@@ -1291,11 +1302,11 @@ def sigmoid(
     input: str | None = None,
     output: str = "probabilities",
 ) -> Step:
-    """Turns each score into a FP32 probability of its own.
+    """Turns each score, in a tensor or ragged, into a FP32 probability of its own.
 
     Options:
 
-        input: the scores; without it the latest floating tensor (the name of a field, 1 to 256 printable characters)
+        input: the scores; without it the latest floating tensor, else ragged field (the name of a field, 1 to 256 printable characters)
         output: where the probabilities go (the name of a field, 1 to 256 printable characters)"""
 
 def similarity(
@@ -1322,11 +1333,11 @@ def softmax(
     input: str | None = None,
     output: str = "probabilities",
 ) -> Step:
-    """Turns scores into FP32 probabilities that sum to one over the last axis.
+    """Turns scores, in a tensor or ragged, into FP32 probabilities that sum to one over the last axis.
 
     Options:
 
-        input: the scores; without it the latest floating tensor (the name of a field, 1 to 256 printable characters)
+        input: the scores; without it the latest floating tensor, else ragged field (the name of a field, 1 to 256 printable characters)
         output: where the probabilities go (the name of a field, 1 to 256 printable characters)"""
 
 def spans(
@@ -1352,11 +1363,11 @@ def spans(
     neighbours of one label are one piece. The answers are those of the TokenClassificationPipeline of transformers with
     aggregation_strategy "simple" (``none`` here: every token has its own label), "first", "average" (``mean``) and
     "max", by which the tokens of a word agree. A score that is not a finite number, at a token of the text, fails the
-    row.
+    row. All of a token's fields may be ragged (``tokenize`` with ``pad = "row"``).
 
     Options:
 
-        input: the scores [tokens, labels]; without it the latest such tensor (the name of a field, 1 to 256 printable characters)
+        input: the scores [tokens, labels]; without it the latest such field (the name of a field, 1 to 256 printable characters)
         text: the text; without it the latest text field (the name of a field, 1 to 256 printable characters)
         offsets: the tokens' places in the text, from tokenize (the name of a field, 1 to 256 printable characters)
         mask: [tokens], 0 where a token does not count (the name of a field, 1 to 256 printable characters)
@@ -1403,7 +1414,8 @@ def text_regions(
     ``score_min`` is grown by area x ``unclip`` / perimeter on every side. Makes ``quads`` ragged FP32 [-1, 4, 2],
     whole pixels clockwise from top left, and ``scores`` ragged FP32 [-1], sorted in lines from top to bottom, in a line
     from left to right. They are in pixels of the map or, with ``scale`` (FP32 [2]) or ``image``, of the original. A map
-    that holds NaN fails its row. Source: Liao et al., Real-time Scene Text Detection with Differentiable Binarization.
+    that holds NaN or has over 100,000 areas and holes fails its row, as does a scale that makes no size of a picture.
+    Source: Liao et al., Real-time Scene Text Detection with Differentiable Binarization.
 
     Options:
 
@@ -1464,7 +1476,8 @@ def token_windows(
     Elements have ``input_ids``, ``attention_mask`` and ``token_type_ids`` as of ``tokenize``, the piece of text
     ``window`` and its place ``start``, ``end`` in the text, in characters, INT64. With ``pair`` the second text is cut
     into windows and the first, such as a question, stands whole in each; a first text that leaves no room fails its
-    row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused.
+    row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused; always its end is
+    left out, also where the file's truncation says the left side, which is meant for a text of one window.
 
     Options:
 
@@ -1502,7 +1515,7 @@ def tokenize(
     Padding and truncation written in that file are not applied, only their side and padding id. A special token's
     name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
     in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
-    cut leaves no room.
+    cut leaves no room. A text is cut only when all of it is tokens: what bounds that work is its input's ``bytes_max``.
 
     Options:
 
@@ -1556,7 +1569,8 @@ def voice_events(
     Takes one probability a frame, FP32 [-1], ragged or a tensor: the frames of this request. Makes ``output``, json: a
     list of {"event": "start" | "end", "at_s": seconds since the sequence began}, empty for most requests. Speech
     starts with a frame of ``on`` or more and ends with the first below ``off`` once ``silence_min_s`` passed without
-    one of ``on`` or more, so an end is told that much later than it was. Outside a sequence each row stands alone.
+    one of ``on`` or more, so an end is told that much later than it was; speech that goes on when the sequence ends
+    ends with its last frame. Outside a sequence each row is a whole sound.
 
     Options:
 

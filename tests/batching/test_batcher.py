@@ -93,6 +93,20 @@ def test_only_the_killer_of_a_lost_batch_fails_and_its_input_is_quarantined() ->
     asyncio.run(run())
 
 
+def test_what_waits_with_the_killers_input_is_refused_and_kills_nobody() -> None:
+    async def run() -> None:
+        async with bench(Batch(rows_max=2), kill=frozenset({b"poison"}), hold=True) as made:
+            items = [item(data=data) for data in (b"poison", b"poison", b"poison", b"other")]
+            told = asyncio.create_task(made.answers(items))
+            for _ in range(3):
+                await turns(10)
+                made.executors[0].release()
+            assert await told == [Code.WORKER_CRASHED, Code.QUARANTINED, Code.QUARANTINED, b"other"]
+            assert made.executors[0].batches == [[b"poison", b"poison"], [b"poison"], [b"other"]]
+
+    asyncio.run(run())
+
+
 def test_a_lost_batch_is_run_again_one_by_one() -> None:
     async def run() -> None:
         async with bench(kill=frozenset({b"poison"})) as made:

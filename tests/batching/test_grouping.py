@@ -29,10 +29,13 @@ def texts(*values: bytes) -> Tensor:
     return Tensor("BYTES", (len(values),), pack_bytes(values))
 
 
-def items(columns: Sequence[Field], batch: Batch, *tensors: Tensor, batched: bool = True) -> list[Item]:
+def items(
+    columns: Sequence[Field], batch: Batch, *tensors: Tensor, batched: bool = True, fixed_rows: int | None = None
+) -> list[Item]:
     async def run() -> list[Item]:
         request = Request("id", list(tensors), tensors[0].shape[0], Timeline())
-        return (await Grouping(columns, batch, batched=batched).cut(request, 100.0, 1.0))[1]
+        grouping = Grouping(columns, batch, batched=batched, fixed_rows=fixed_rows)
+        return (await grouping.cut(request, 100.0, 1.0))[1]
 
     return asyncio.run(run())
 
@@ -128,5 +131,11 @@ def test_rows_that_depend_on_each_other_are_never_cut() -> None:
     with pytest.raises(Refused) as refused:
         items([X], Batch(enabled=False, rows_max=4), floats(5))
     assert refused.value.code is Code.BATCH_TOO_LARGE
-    (whole,) = items([X], Batch(rows_max=4), floats(5), batched=False)
+    (whole,) = items([X], Batch(rows_max=4), floats(5), batched=False, fixed_rows=5)
     assert whole.rows == 5
+
+
+@pytest.mark.parametrize("fixed_rows", [None, 1])
+def test_a_model_that_runs_each_row_by_itself_gets_it_as_an_item_of_its_own(fixed_rows: int | None) -> None:
+    cut = items([X], Batch(enabled=False), floats(3), batched=False, fixed_rows=fixed_rows)
+    assert [item.rows for item in cut] == [1, 1, 1]

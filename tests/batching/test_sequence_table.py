@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
@@ -29,6 +29,7 @@ class Worker:
     index: int
     deaths: int = 0
     ready: bool = True
+    given_up: list[int] = field(default_factory=list)
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -61,6 +62,13 @@ class Front:
         assert visit.item.held is not None
         return visit.item.held
 
+    async def end(self, id: str, *, tenant: str = "anonymous", left_s: float = 1.0) -> None:
+        request = Request("r", [], 0, Timeline(), tenant=tenant, sequence=Turn(id, end=True))
+        await self.table.end(request, self.clock() + left_s)
+
+    def untold(self, id: str | None) -> None:
+        self.table.untold(Request("r", [], 1, Timeline(), sequence=None if id is None else Turn(id)))
+
     async def refusal(self, id: str, **turn: Any) -> Failure:
         with pytest.raises(Failure) as caught:
             await self.enter(id, **turn)
@@ -91,6 +99,17 @@ async def test_what_was_never_started_has_ended_or_was_idle_is_not_found() -> No
     refused = await front.refusal("b")
     assert (refused.code, len(front.table)) == (Code.SEQUENCE_NOT_FOUND, 0)
     assert "idle for more than 60 s" in refused.text
+
+
+@in_loop
+async def test_a_sequence_is_not_idle_while_a_request_of_it_runs() -> None:
+    front = Front()
+    running = await front.enter("a", start=True)
+    front.clock.advance(60.1)
+    assert front.table.live() == 1
+    running.item.taken, running.item.result = True, OK
+    front.table.leave(running, answered=True)
+    await front.ask("a")
 
 
 @in_loop
@@ -177,6 +196,93 @@ async def test_there_are_never_more_than_allowed_and_what_is_lost_makes_room() -
     await front.ask("d", start=True)
     await front.ask("e", start=True)
     assert len(front.table) == 2
+
+
+@in_loop
+async def test_a_worker_is_told_of_the_sequences_that_are_given_up_and_of_no_others() -> None:
+    front = Front(2, Sequences(idle_s=60.0))
+    lost, _, ended, failed = [(await front.ask(id, start=True)).number for id in "abcd"]
+    idle = (await front.ask("e", start=True)).number
+    await front.ask("a", None)
+    await front.ask("c", end=True)
+    await front.ask("d", ROW_FAILED)
+    front.clock.advance(30.0)
+    for id in "bd":
+        await front.ask(id)
+    front.clock.advance(30.1)
+    assert front.table.live() == 2
+    assert [worker.given_up for worker in front.workers] == [[lost, idle], []]
+    assert ended != failed
+
+
+@in_loop
+async def test_a_sequence_can_be_ended_without_a_record_by_its_tenant_only() -> None:
+    front = Front()
+    number = (await front.ask("a", start=True)).number
+    with pytest.raises(Failure) as refused:
+        await front.end("a", tenant="another")
+    assert refused.value.code is Code.SEQUENCE_NOT_FOUND
+    await front.end("a")
+    assert (len(front.table), front.workers[0].given_up) == (0, [number])
+    with pytest.raises(Failure) as refused:
+        await front.end("a")
+    assert refused.value.code is Code.SEQUENCE_NOT_FOUND
+
+
+@in_loop
+async def test_a_lost_sequence_is_ended_too() -> None:
+    front = Front()
+    await front.ask("a", None, start=True)
+    await front.end("a")
+    assert (await front.refusal("a")).code is Code.SEQUENCE_NOT_FOUND
+
+
+@in_loop
+async def test_an_end_has_its_turn_after_the_requests_before_it_and_what_waits_behind_it_is_told() -> None:
+    front = Front()
+    running = await front.enter("a", start=True)
+    with pytest.raises(Failure) as late:
+        await front.end("a", left_s=0.0)
+    ends = [asyncio.create_task(front.end("a")) for _ in range(2)]
+    behind, fresh = asyncio.create_task(front.ask("a")), asyncio.create_task(front.ask("a", start=True))
+    await turns()
+    running.item.taken, running.item.result = True, OK
+    front.table.leave(running, answered=True)
+    told = await asyncio.gather(*ends, behind, fresh, return_exceptions=True)
+    codes = [each.code if isinstance(each, Failure) else None for each in (late.value, *told)]
+    assert codes == [Code.DEADLINE_EXCEEDED, None, Code.SEQUENCE_NOT_FOUND, Code.SEQUENCE_NOT_FOUND, None]
+    await front.ask("a")
+
+
+@in_loop
+async def test_where_nothing_is_kept_nothing_can_be_ended() -> None:
+    with pytest.raises(Failure) as refused:
+        await Front(limits=None).end("a")
+    assert refused.value.code is Code.UNKNOWN_FIELD
+
+
+@in_loop
+async def test_an_answer_that_could_not_be_told_loses_its_sequence_and_no_other() -> None:
+    front = Front()
+    numbers = [(await front.ask(id, start=True)).number for id in "ab"]
+    for id in ("a", "a", "none", None):
+        front.untold(id)
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+    assert front.workers[0].given_up == numbers[:1]
+    await front.ask("b")
+
+
+@in_loop
+async def test_what_ran_behind_an_answer_that_could_not_be_told_is_lost_with_it() -> None:
+    front = Front()
+    await front.ask("a", start=True)
+    behind = await front.enter("a")
+    front.untold("a")
+    behind.item.taken, behind.item.result = True, OK
+    front.table.leave(behind, answered=True)
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+    await front.ask("a", start=True)
+    await front.ask("a")
 
 
 @in_loop
@@ -292,7 +398,43 @@ async def test_of_a_lost_batch_a_start_runs_again_and_what_continued_is_lost() -
     async with bench(kill=frozenset({b"poison"})) as made:
         items = [held(b"start", 0, start=True), held(b"next", 0), held(b"poison", 0)]
         assert await made.answers(items) == [b"start", Code.SEQUENCE_LOST, Code.SEQUENCE_LOST]
-        assert len(made.quarantine) == 0  # its state may have been what killed
+
+
+@in_loop
+async def test_what_continued_a_sequence_and_kills_is_found_by_running_alone_for_nobody() -> None:
+    async with bench(kill=frozenset({b"poison"})) as made:
+        silence, poison = held(b"silence", 0), held(b"poison", 0)
+        assert await made.answers([silence, poison]) == [Code.SEQUENCE_LOST] * 2
+        await turns(20)
+        assert sorted(made.executors[0].batches) == [[b"poison"], [b"silence"], [b"silence", b"poison"]]
+        assert len(made.quarantine) == 1
+        with pytest.raises(Failure) as refused:
+            made.quarantine.check(poison.columns, poison.shapes, 1)
+        assert refused.value.code is Code.QUARANTINED
+        made.quarantine.check(silence.columns, silence.shapes, 1)
+
+
+@in_loop
+async def test_an_input_that_is_in_many_lost_batches_by_chance_is_never_blamed() -> None:
+    async with bench(kill=frozenset({b"one", b"two", b"three"})) as made:
+        for poison in (b"one", b"two", b"three"):
+            assert await made.answers([held(b"silence", 0), held(poison, 0)]) == [Code.SEQUENCE_LOST] * 2
+            await turns(20)
+        assert len(made.quarantine) == 3
+        assert await made.answers([held(b"silence", 0)]) == [b"silence"]
+
+
+@in_loop
+async def test_an_input_nobody_waits_for_any_more_is_not_tried_again() -> None:
+    async with bench(kill=frozenset({b"poison"}), hold=True) as made:
+        late = held(b"poison", 0)
+        made.queue.put([late])
+        await turns()
+        late.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "late"))
+        made.executors[0].release()
+        await turns(20)
+        assert await made.answer(late) is Code.DEADLINE_EXCEEDED
+        assert made.executors[0].batches == [[b"poison"]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2))), min_size=1, max_size=40))

@@ -9,6 +9,14 @@ import pytest
 from tests import fixtures_onnx
 from tests.serving import Reply, Server, serving, wait_until
 
+KILLER = """
+[[steps]]
+use = "model"
+engine = "onnxruntime"
+file = "model.onnx"
+state = { total = "after" }
+[sequence]
+"""
 STEPS = """
 [[steps]]
 use = "model"
@@ -19,6 +27,10 @@ constants = { scale = 1 }
 """
 SEQUENCE = "[sequence]\nidle_s = 0.5\nsequences_max = 8\n"
 PARTS = 20
+INT32_MIN = -(2**31)
+
+
+_MODELS = {"divide": fixtures_onnx.dividing_accumulator, "half": fixtures_onnx.half_accumulator}
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +40,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "sum": STEPS + "[sequence]\nsequences_max = 64\n[workers]\ncount = 2\n",
         "few": STEPS + SEQUENCE,
         "none": STEPS,
+        "half": STEPS.replace("constants = { scale = 1 }", "[sequence]"),
+        "divide": KILLER,
     }
     for name, definition in definitions.items():
-        fixtures_onnx.accumulator(root / name / "1" / "model.onnx")
+        _MODELS.get(name, fixtures_onnx.accumulator)(root / name / "1" / "model.onnx")
         (root / name / "1" / "pipeline.toml").write_text(definition)
         for path in (root / name / "1").iterdir():
             os.utime(path, (1_000_000_000, 1_000_000_000))
@@ -103,6 +117,51 @@ def test_a_pipeline_that_keeps_nothing_refuses_the_id(server: Server) -> None:
     refused = say(server, "none", "a", 1.0, start=True)
     assert (refused.status, refused.code) == (400, "unknown_field")
     assert "[sequence]" in refused.json["error"]["message"]
+
+
+def test_a_sequence_can_be_ended_without_a_record(server: Server) -> None:
+    def end(pipeline: str, id: str | None, **headers: str) -> tuple[int, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        reply = server.call("DELETE", f"/predict/{pipeline}", headers=named | ({"X-Sequence-Id": id} if id else {}))
+        return reply.status, reply.code
+
+    total(say(server, "sum", "ended", 1.0, start=True))
+    reply = server.call("DELETE", "/predict/sum/1", headers={"X-Sequence-Id": "ended"})
+    assert (reply.status, reply.json, reply.headers["x-sequence-id"]) == (200, {}, "ended")
+    assert say(server, "sum", "ended", 1.0).code == "sequence_not_found"
+    assert end("sum", "ended") == (404, "sequence_not_found")
+    assert end("sum", None) == (400, "missing_field")
+    assert end("sum", "ended", X_Sequence_Start="true") == (400, "invalid_input")
+    assert end("none", "ended") == (400, "unknown_field")
+    assert end("nowhere", "ended") == (404, "pipeline_not_found")
+
+
+def test_an_answer_that_cannot_be_told_loses_the_sequence_and_says_so(server: Server) -> None:
+    def ask(form: str, **turn: bool) -> Reply:
+        tensor = {"name": "x", "datatype": "FP16", "shape": [1, 2], "data": [1, 0]}
+        output = {"name": "y", "parameters": {"binary_data": form == "binary"}}
+        body = {"inputs": [tensor], "outputs": [output], "parameters": {"sequence_id": "half", **turn}}
+        return server.call("POST", "/v2/models/half/infer", json.dumps(body).encode())
+
+    assert ask("binary", sequence_start=True).status == 200
+    assert [ask(form).code for form in ("json", "binary")] == ["datatype_mismatch", "sequence_lost"]
+
+
+def test_an_input_that_kills_is_quarantined_and_the_sequences_after_it_live(server: Server) -> None:
+    def ask(id: str, a: int, b: int, *, start: bool = False) -> Reply:
+        flags = {"X_Sequence_Id": id, "X_Sequence_Start": str(start).lower()}
+        return server.predict("divide", {"a": [a], "b": [b]}, **flags)
+
+    def killed_again() -> bool:
+        return ask("killer", 1, 1, start=True).status == 200 and ask("killer", INT32_MIN, -1).code == "quarantined"
+
+    assert ask("killer", 1, 1, start=True).status == 200
+    assert ask("killer", INT32_MIN, -1).code == "sequence_lost"
+    wait_until(killed_again, 20.0)
+    assert ask("mate", 6, 2, start=True).json["outputs"] == {"y": [3]}
+    assert ask("killer", INT32_MIN, -1).code == "quarantined"
+    assert ask("mate", 6, 2).status == 200  # what is refused changes nothing
+    assert ask("killer", 1, 1).status == 200
 
 
 def test_with_its_worker_a_sequence_is_lost_and_says_so_until_it_is_started_again(server: Server) -> None:

@@ -68,6 +68,14 @@ def test_an_error_of_the_model_is_told_to_the_log_only(tmp_path: Path) -> None:
     assert ask(engine, [[1, 0]]).failure is None
 
 
+def test_a_model_that_would_end_the_process_has_failed(tmp_path: Path) -> None:
+    failure = ask(load(tmp_path, "def f(batch):\n    raise SystemExit(3)\n", call="f"), [[1, 2]]).failure
+    assert failure is not None
+    assert (failure.code, "SystemExit: 3" in failure.detail) == (Code.ENGINE_FAILED, True)
+    with pytest.raises(Misconfigured, match="steps.py: Model could not be loaded"):
+        load(tmp_path, "raise SystemExit(3)\n")
+
+
 def test_an_answer_that_is_no_table_of_arrays_is_a_failure(tmp_path: Path) -> None:
     failure = ask(load(tmp_path, "def f(batch):\n    return [1]\n", call="f"), [[1, 2]]).failure
     assert failure is not None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from forwardpass.execution.plan import Plan
-from forwardpass.execution.selftest import self_test
+from forwardpass.execution.selftest import rows_alone, self_test
 from forwardpass.pipeline.golden import close
 from forwardpass.steps.protocol import Batch
 
@@ -33,7 +33,9 @@ def test_golden_requests_get_the_answers_they_expect(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strangers_may_share_a_batch(plan_of: Callable[[str], Plan], name: str) -> None:
-    result = self_test(plan_of(name), plan_of(name).definition.batch.rows_max)
+    plan = plan_of(name)
+    rows_max = plan.definition.batch.rows_max
+    result = self_test(plan, rows_alone(plan), rows_max)
     assert result.independent, result.reason
 
 

@@ -142,12 +142,19 @@ def test_live_in_any_pieces_is_the_whole_sound_frame_by_frame(
     content = pcm(two_vowels())
     replies = streamed(served("voice_live"), f"in-{form}-pieces", [*map(wrap, cut(content, 0))])
     whole = heard_whole(served("voice"), wav(two_vowels()))
-    found = joined(replies, "probabilities")
-    assert found == whole["probabilities"][: len(found)]
-    assert len(found) == len(content) // 2 // FRAME
+    assert joined(replies, "probabilities") == whole["probabilities"]
     events = joined(replies, "events")
     assert [each["event"] for each in events] == ["start", "end"] * 2
     assert [each["at_s"] for each in events] == [second for span in spans(whole["segments"]) for second in span]
+
+
+def test_a_stream_that_ends_while_somebody_speaks_is_told_of_that_end(served: Callable[[str], Server]) -> None:
+    speaking = two_vowels()[:19_000]  # the last frame is not full
+    replies = streamed(served("voice_live"), "cut-off", [*cut(pcm(speaking), 1), b""])
+    whole = heard_whole(served("voice"), wav(speaking))
+    assert joined(replies, "probabilities") == whole["probabilities"]
+    ((start_s, end_s),) = spans(whole["segments"])
+    assert joined(replies, "events") == [{"event": "start", "at_s": start_s}, {"event": "end", "at_s": end_s}]
 
 
 def test_eight_streams_at_once_are_each_as_alone_to_the_byte(served: Callable[[str], Server]) -> None:
@@ -165,7 +172,7 @@ def test_a_piece_that_is_refused_leaves_the_stream_as_it_was(served: Callable[[s
     pieces = [content[:20_000], content[20_000:40_001], content[20_000:40_000]]
     replies = [say(server, "careful", piece, start=place == 0) for place, piece in enumerate(pieces)]
     assert [(reply.status, reply.code) for reply in replies] == [(200, ""), (400, "audio_format"), (200, "")]
-    clean = streamed(server, "clean", [pieces[0], pieces[2]])
+    clean = [say(server, "clean", pieces[place], start=place == 0) for place in (0, 2)]
     assert [replies[0].body, replies[2].body] == [reply.body for reply in clean]
 
 

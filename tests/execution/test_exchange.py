@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from forwardpass.batching.ticket import Item
+from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
 from forwardpass.execution import wire
@@ -16,13 +16,22 @@ FIELDS = (Field("y", "FP32", (2,)),)
 FAILED = ("invalid_input", "no", "", "")
 
 
+RAGGED = (Field("y", "FP32", (-1,), "ragged"),)
+
+
 def answer(parts: list[PartMeta], sizes: list[int], shape: tuple[int, ...] = (2,), datatype: str = "FP32") -> Frame:
-    done = Done(1, parts, [OutputMeta("y", datatype, [shape], sizes)], 0.0, 0.0, 0.0)
+    done = Done(1, parts, [OutputMeta("y", datatype, [[shape]], sizes)], 0.0, 0.0, 0.0)
     return Frame(Kind.DONE, wire.encode(done), memoryview(bytes(sum(sizes))))
 
 
 def items(*rows: int) -> list[Item]:
-    return [cast(Item, SimpleNamespace(rows=count)) for count in rows]
+    """Whole requests."""
+    return [cast(Item, SimpleNamespace(rows=count, ticket=SimpleNamespace(several=False))) for count in rows]
+
+
+def unlike(rows: int, shapes: list[tuple[int, ...]], size: int) -> Frame:
+    meta = wire.encode(Done(1, [PartMeta(rows, [], [])], [OutputMeta("y", "FP32", [shapes], [size])], 0.0, 0.0, 0.0))
+    return Frame(Kind.DONE, meta, memoryview(bytes(size)))
 
 
 def test_an_answer_that_fits_is_cut_into_one_part_per_item() -> None:
@@ -61,3 +70,26 @@ def test_a_note_on_a_row_that_the_item_does_not_have_is_refused() -> None:
     note: tuple[int, str, dict[str, Any]] = (2, "n", {})
     with pytest.raises(WireError):
         outcome_of(answer([PartMeta(2, [], [note])], [16]), items(2), FIELDS)
+
+
+def test_rows_of_one_item_may_have_shapes_of_their_own() -> None:
+    (part,) = outcome_of(unlike(3, [(2,), (0,), (1,)], 12), items(3), RAGGED).parts
+    (output,) = part.outputs
+    assert (output.shape, output.shapes) == ((3, -1), [(2,), (0,), (1,)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "shapes", "size"),
+    [(3, [(2,), (1,)], 12), (2, [(2,), (2,)], 12), (2, [(4,), (-1,)], 12), (0, [], 0)],
+)
+def test_row_shapes_that_do_not_fit_are_refused(rows: int, shapes: list[tuple[int, ...]], size: int) -> None:
+    with pytest.raises(WireError):
+        outcome_of(unlike(rows, shapes, size), items(rows), RAGGED)
+
+
+def test_an_item_of_a_request_that_was_cut_fails_its_own_rows_only() -> None:
+    (item,) = items(2)
+    item.ticket = cast(Ticket, SimpleNamespace(several=True))
+    (part,) = outcome_of(answer([PartMeta(0, [], [], ("internal", "no", "", ""))], [0]), [item], FIELDS).parts
+    assert part.failure is None
+    assert [part.failures[row].code for row in (0, 1)] == [Code.INTERNAL, Code.INTERNAL]

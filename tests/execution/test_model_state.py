@@ -11,7 +11,7 @@ from forwardpass.core.errors import Misconfigured
 from forwardpass.core.pipeline import Field, Pipeline, Sequences, Step, Version
 from forwardpass.execution.model_step import ModelStep
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.selftest import self_test, warm_up
+from forwardpass.execution.selftest import rows_alone, self_test, warm_up
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, Slots, object_column
 
 SUM = {
@@ -182,8 +182,9 @@ def test_neither_states_nor_constants_are_inputs_or_outputs_of_the_pipeline(tmp_
 def test_such_a_model_is_warmed_up_and_its_rows_found_independent(tmp_path: Path) -> None:
     models.accumulator(tmp_path / "m.onnx")
     plan = plan_of(tmp_path, Sequences())
-    result = self_test(plan, 32)
-    assert (warm_up(plan, 8), result.independent, result.bitwise) == ([], True, True)
+    alone = rows_alone(plan)
+    result = self_test(plan, alone, 32)
+    assert (warm_up(plan, alone, 8), result.independent, result.bitwise) == ([], True, True)
 
 
 def test_rows_that_meet_in_the_state_are_found(tmp_path: Path) -> None:
@@ -199,4 +200,4 @@ def test_rows_that_meet_in_the_state_are_found(tmp_path: Path) -> None:
         (Step("model", {"engine": "onnxruntime", "file": "m.onnx", "state": {"total": "after"}}),), sequence=Sequences()
     )
     plan = build(Version("p", 1, "0" * 64, str(tmp_path), definition), threads=1)
-    assert not self_test(plan, 8).independent
+    assert not self_test(plan, rows_alone(plan), 8).independent

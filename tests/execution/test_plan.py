@@ -1,5 +1,6 @@
 """The plan: fields followed through the steps, rows that fail alone, answers checked before they leave."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from tests import fixtures_onnx as models
 
-from forwardpass.core.errors import Code, Failed, Misconfigured
+from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Checks, Field, Input, Pipeline, Step, Version
 from forwardpass.execution.plan import Plan, build
 from forwardpass.steps.protocol import Batch, Column
@@ -187,3 +188,57 @@ def test_a_later_load_takes_over_what_the_first_one_found(tmp_path: Path) -> Non
     assert (later.settings, later.warnings) == (first.settings, [])
     expected = [[5.0, 6.0, 7.0, 0.0, 1.0, 2.0]]
     assert run(later, x=np.arange(8, dtype=np.float32)[np.newaxis]).columns["y"].tolist() == expected
+
+
+def test_a_model_of_several_rows_at_a_time_is_refused_where_elements_are_its_rows(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx", (4,))
+    steps = (Step("expand", {"over": {"s": "x"}}), MODEL, Step("fold", {"lists": {"y": "ys"}}))
+    with pytest.raises(Misconfigured) as refused:
+        plan_of(tmp_path, *steps, inputs=(Input("s", "tensor", datatype="FP32", shape=(5,)),))
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.allowed) == ("steps[1].file", "a model whose first axis is free, or 1")
+
+
+def test_models_that_can_never_both_have_their_rows_are_refused(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx", (2, 4))
+    models.identity(tmp_path / "n.onnx", (3, 4))
+    other = Step("model", {"engine": "onnxruntime", "file": "n.onnx", "outputs": {"y": "z"}})
+    with pytest.raises(Misconfigured, match="fixed at 3, and another's at 2"):
+        plan_of(tmp_path, MODEL, other)
+
+
+def test_two_threads_are_never_in_one_step_before_the_model(tmp_path: Path) -> None:
+    own = """
+import threading
+busy = threading.Lock()
+meet = threading.Barrier(2)
+
+def act(x: float) -> float:
+    assert busy.acquire(blocking=False)
+    try:
+        meet.wait(0.2)
+    except threading.BrokenBarrierError:
+        pass
+    finally:
+        busy.release()
+    return x
+"""
+    models.identity(tmp_path / "m.onnx", ("N",))
+    step = Step("steps:act", {"output": "x", "datatype": "FP32"})
+    plan = plan_of(tmp_path, step, MODEL, inputs=(Input("x", "number"),), trusted=own)
+    batches = [Batch({"x": np.ones(1)}, 1, [0]) for _ in range(2)]
+    threads = [threading.Thread(target=plan.preprocess, args=(batch,)) for batch in batches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [batch.failures for batch in batches] == [{}, {}]
+
+
+def test_where_a_model_needs_all_its_rows_the_one_that_failed_says_why(tmp_path: Path) -> None:
+    own = "def act(x: float) -> float:\n    if x == 13:\n        raise ValueError('unlucky')\n    return x\n"
+    models.identity(tmp_path / "m.onnx", (2,))
+    step = Step("steps:act", {"output": "x", "datatype": "FP32"})
+    plan = plan_of(tmp_path, step, MODEL, inputs=(Input("x", "number"),), trusted=own)
+    with pytest.raises(Refused, match="act: unlucky"):
+        run(plan, x=np.array([1.0, 13.0]))

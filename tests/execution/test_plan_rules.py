@@ -76,6 +76,27 @@ def test_what_a_rule_drops_passes_the_check_for_finite_numbers(tmp_path: Path) -
     assert np.isnan(plan.outputs(batch)["score"]).tolist() == [True, False]
 
 
+def test_a_rule_can_drop_what_is_out_of_range(tmp_path: Path) -> None:
+    rule = Rule("unlikely", "score > 0.7", drop=("score",))
+    plan = plan_of(tmp_path, rule, checks=Checks(range={"score": (0.0, 0.7)}))
+    batch = run(plan)
+    assert not batch.failures
+    assert np.isnan(plan.outputs(batch)["score"]).tolist() == [True, False]
+
+
+def test_what_a_rule_drops_must_have_been_finite(tmp_path: Path) -> None:
+    infinite = Input("odd", "tensor", datatype="FP32")
+    models.identity(tmp_path / "m.onnx", ("N", 3))
+    rule = Rule("hide", "true", drop=("odd",))
+    definition = Pipeline(STEPS, inputs=(*INPUTS, infinite), outputs=("odd", "score"), rules=(rule,))
+    plan = build(Version("p", 1, "0" * 64, str(tmp_path), definition), threads=1)
+    columns = {"x": np.array(SCORES, np.float32), "place": object_column(["zoo"] * 2), "age": np.array([3.0, 4.0])}
+    batch = Batch({**columns, "odd": np.array([1, np.inf], np.float32)}, 2, [0, 1])
+    for part in (plan.preprocess, plan.execute, plan.postprocess):
+        part(batch)
+    assert {row: failure.code for row, failure in batch.failures.items()} == {1: Code.NON_FINITE_OUTPUT}
+
+
 def test_a_refused_row_leaves_the_others(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, Rule("children", "age != null && age < 18", refuse="not for children"))
     batch = run(plan)

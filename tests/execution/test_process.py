@@ -175,10 +175,13 @@ async def test_what_the_front_slept_through_counts_against_no_batch(tmp_path: Pa
         assert made.deaths == 0
 
 
-async def test_own_code_that_ends_its_thread_ends_the_worker(tmp_path: Path) -> None:
+async def test_own_code_that_would_end_its_thread_fails_its_batch(tmp_path: Path) -> None:
     async with worker(tmp_path) as made:
-        assert await lost(made, item(4.0)) is Code.WORKER_CRASHED
+        failure = (await (await submitted(made, item(4.0)))).parts[0].failure
+        assert failure is not None
+        assert failure.code is Code.ENGINE_FAILED
         await answered(made)
+        assert made.deaths == 0
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The self-test at load: models whose rows may share a batch, and every reason why some may not."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests import fixtures_onnx as models
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.pipeline import Batch, Golden, Input, Padding, Pipeline, Step, Version
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.selftest import SelfTest, self_test, warm_up
+from forwardpass.execution.selftest import SelfTest, rows_alone, self_test, untried, warm_up
 
 MODEL = Step("model", {"engine": "onnxruntime", "file": "m.onnx"})
 TABLE = {"x": {"datatype": "FP32", "shape": [4]}}
@@ -21,7 +22,8 @@ def plan_of(folder: Path, *steps: Step, **parts: Any) -> Plan:
 
 
 def tried(folder: Path, *steps: Step, rows_max: int = 32, **parts: Any) -> SelfTest:
-    return self_test(plan_of(folder, *steps, **parts), rows_max)
+    plan = plan_of(folder, *steps, **parts)
+    return self_test(plan, rows_alone(plan), rows_max)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,8 @@ def test_without_a_row_that_runs_nothing_is_proved(tmp_path: Path) -> None:
 def test_when_no_row_runs_the_warm_up_says_what_the_model_said(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text("def f(batch):\n    raise ValueError('wants 3 channels')\n")
     step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
-    (warning,) = warm_up(plan_of(tmp_path, step), 32)
+    plan = plan_of(tmp_path, step)
+    (warning,) = warm_up(plan, rows_alone(plan), 32)
     assert warning.startswith("no made-up row could be run before serving: the model raised an error\n")
     assert warning.endswith("ValueError: wants 3 channels")
 
@@ -133,9 +136,10 @@ def test_warm_up_runs_every_usual_size(tmp_path: Path) -> None:
     )
     step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
     plan = plan_of(tmp_path, step)
+    alone = rows_alone(plan)
     seen.write_text("")
-    assert warm_up(plan, 20) == []
-    assert seen.read_text().split() == ["1", "2", "4", "8", "16", "20"]
+    assert warm_up(plan, alone, 20) == []
+    assert seen.read_text().split() == ["2", "4", "8", "16", "20"]
 
 
 def test_warm_up_stops_when_its_time_is_used_and_says_what_was_left_out(tmp_path: Path) -> None:
@@ -146,5 +150,76 @@ def test_warm_up_stops_when_its_time_is_used_and_says_what_was_left_out(tmp_path
         clock.advance(0.5)
         return clock()
 
-    left = warm_up(plan_of(tmp_path, MODEL), 32, clock=one_second_later, budget_s=3.0)
+    plan = plan_of(tmp_path, MODEL)
+    alone = replace(rows_alone(plan), started_s=clock())
+    left = warm_up(plan, alone, 32, clock=one_second_later)
     assert left == ["warm-up stopped after 2.5 s: no batch of 8, 16, 32 rows was run before serving"]
+
+
+SCORES = (Input("s", "tensor", datatype="FP32", shape=(3,)),)
+
+
+def behind_a_detector(inner: Path, **options: Any) -> tuple[Step, ...]:
+    """Finds nothing in made-up rows."""
+    return (
+        Step("label_set", {"names": ["a", "b", "c"], "score_min": 50.0}),
+        Step("expand", {"over": {"scores": "x"}}),
+        Step("model", {"engine": "onnxruntime", "file": inner.name, **options}),
+        Step("fold", {"lists": {"y": "ys"}}),
+    )
+
+
+def test_a_model_that_no_rows_met_in_is_tested_by_itself(tmp_path: Path) -> None:
+    steps = behind_a_detector(models.mean_over_batch(tmp_path / "m.onnx", ("N",)))
+    result = tried(tmp_path, *steps, inputs=SCORES)
+    assert not result.independent
+    assert result.reason.startswith("steps[2], by itself, as no two rows met in it: output y of a row ")
+
+
+def test_a_model_that_no_rows_met_in_may_be_found_independent_by_itself(tmp_path: Path) -> None:
+    result = tried(tmp_path, *behind_a_detector(models.identity(tmp_path / "m.onnx", ("N",))), inputs=SCORES)
+    assert (result.independent, result.reason, result.rows_tested) == (True, "", 8)
+
+
+def test_where_rows_met_in_a_model_it_is_not_tested_by_itself(tmp_path: Path) -> None:
+    models.mean_over_batch(tmp_path / "m.onnx", ("N",))
+    scores = (replace(SCORES[0], shape=(4,)),)
+    expand, model, fold = behind_a_detector(tmp_path / "m.onnx")[1:]
+    result = tried(tmp_path, replace(expand, options={"over": {"s": "x"}}), model, fold, inputs=scores)
+    assert result.reason.startswith("output ys of a row ")
+
+
+def test_a_model_that_no_rows_met_in_and_that_made_up_rows_do_not_fit_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def f(batch):\n    raise ValueError\n")
+    tables = {"inputs": {"x": {"datatype": "FP32"}}, "outputs": {"y": {"datatype": "FP32"}}}
+    steps = list(behind_a_detector(tmp_path / "m.onnx"))
+    steps[2] = Step("model", {"engine": "python", "file": "steps.py", "call": "f", **tables})
+    result = tried(tmp_path, *steps, inputs=SCORES)
+    assert not result.independent
+    assert untried(result.reason)
+
+
+def test_a_row_that_meets_only_itself_in_a_model_proves_nothing(tmp_path: Path) -> None:
+    steps = behind_a_detector(models.mean_over_batch(tmp_path / "m.onnx", ("N",)))
+    found = Golden({"s": [60.0, 60.0, 60.0]}, {})  # one element each of equal value would hide the mean
+    result = tried(tmp_path, *steps, inputs=SCORES, golden=(found,))
+    assert not result.independent
+
+
+def test_rows_are_run_alone_once_for_self_test_and_warm_up(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    (tmp_path / "steps.py").write_text(
+        f"def f(batch):\n    with open({str(seen)!r}, 'a') as file:\n        print(len(batch['x']), file=file)\n    return batch\n"
+    )
+    step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
+    plan = plan_of(tmp_path, step)
+    seen.write_text("")
+    alone = rows_alone(plan)
+    assert self_test(plan, alone, 2).independent
+    warm_up(plan, alone, 2)
+    assert seen.read_text().split().count("1") == 8
+
+
+def test_rows_that_run_one_at_a_time_are_tested_too(tmp_path: Path) -> None:
+    models.identity(tmp_path / "m.onnx")
+    assert tried(tmp_path, MODEL, rows_max=1).independent  # so that a request of many can be cut

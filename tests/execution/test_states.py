@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Sequences
-from forwardpass.execution.states import IDLE_SLACK_S, Staged, States
+from forwardpass.execution.states import SLACK, Staged, States
 from forwardpass.execution.wire import Run, WireError
 from forwardpass.steps.protocol import Batch
 
@@ -19,8 +18,8 @@ def turn(number: int, *, start: bool = False, end: bool = False) -> Turn:
     return number, start, end
 
 
-def stage(states: States, *turns: Turn | None) -> Staged:
-    return states.stage(Run(1, [1] * len(turns), [], [], list(turns)))
+def stage(states: States, *turns: Turn | None, given_up: Sequence[int] = ()) -> Staged:
+    return states.stage(Run(1, [1] * len(turns), [], [], list(turns), list(given_up)))
 
 
 def add(batch: Batch) -> None:
@@ -48,8 +47,8 @@ def ran(states: States, *turns: Turn | None, fail: Sequence[int] = ()) -> Batch:
     return batch
 
 
-def store(sequences_max: int = 1024, clock: FakeClock | None = None) -> States:
-    return States(Sequences(60.0, sequences_max), clock or FakeClock())
+def store(sequences_max: int = 1024) -> States:
+    return States(Sequences(60.0, sequences_max))
 
 
 def test_each_sequence_finds_what_it_left_and_rows_of_none_find_nothing() -> None:
@@ -125,26 +124,64 @@ def test_kept_arrays_cannot_be_changed_in_place() -> None:
             np.add(array, 1, out=array)
 
 
-def test_idle_sequences_go_after_the_front_has_forgotten_them() -> None:
-    clock = FakeClock()
-    states = store(clock=clock)
-    ran(states, turn(1, start=True))
-    clock.advance(60.0 + IDLE_SLACK_S)
-    ran(states, turn(2, start=True))
-    assert len(states) == 2
-    clock.advance(0.1)
-    ran(states, turn(2))
+def test_what_the_front_gave_up_goes_with_its_next_batch_whatever_is_in_that() -> None:
+    states = store()
+    ran(states, turn(1, start=True), turn(2, start=True), turn(3, start=True))
+    stage(states, None, given_up=[1])
+    stage(states, given_up=[2, 9])
     assert len(states) == 1
+    assert seen(ran(states, turn(3))) == [2]
 
 
-def test_there_are_never_more_than_allowed_and_the_longest_unused_goes() -> None:
+def test_what_is_given_up_while_it_runs_is_not_kept_when_it_is_done() -> None:
+    states = store()
+    ran(states, turn(1, start=True))
+    running = stage(states, turn(1), turn(2, start=True), turn(3, start=True))
+    stage(states, given_up=[1, 2])
+    batch = running.batch({"x": np.arange(3)})
+    add(batch)
+    running.keep(batch)
+    running.commit()
+    assert len(states) == 1
+    assert seen(ran(states, turn(1, start=True), turn(3))) == [1, 2]
+
+
+def test_as_many_as_are_allowed_stay_while_others_run_for_nobody() -> None:
     states = store(2)
     for number in (1, 2):
         ran(states, turn(number, start=True))
-    ran(states, turn(1))
+    for number in range(3, 20):  # each began, timed out and was given up
+        stage(states, given_up=[number - 1] if number > 3 else []).commit()
+        ran(states, turn(number, start=True))
+    assert seen(ran(states, turn(1), turn(2))) == [2, 2]
+
+
+def test_a_front_that_gives_nothing_up_finds_the_store_bounded() -> None:
+    states = store(1)
+    for number in range(1, 2 + SLACK):
+        ran(states, turn(number, start=True))
+    assert len(states) == SLACK
+    assert ran(states, turn(1)).failures[0].code is Code.SEQUENCE_LOST
+
+
+def test_what_a_batch_works_on_is_not_what_makes_room() -> None:
+    states = store(1)
+    ran(states, turn(1, start=True))
+    ran(states, turn(2, start=True))
+    running = stage(states, turn(1))
     ran(states, turn(3, start=True))
-    assert ran(states, turn(2)).failures[0].code is Code.SEQUENCE_LOST
-    assert seen(ran(states, turn(1), turn(3))) == [3, 2]
+    assert len(states) == 3
+    running.commit()
+    assert len(states) == SLACK
+
+
+def test_a_row_knows_whether_anything_comes_after_it() -> None:
+    states = store()
+    ran(states, turn(1, start=True), turn(2, start=True))
+    staged = stage(states, turn(1), None, turn(2, end=True), turn(3, start=True, end=True))
+    whole = staged.batch({"x": np.arange(4)})
+    assert [whole.ends(row) for row in range(4)] == [False, True, True, True]
+    assert [staged.batch({"x": np.arange(1)}, item).ends(0) for item in range(4)] == [False, True, True, True]
 
 
 def test_one_sequence_in_two_batches_at_a_time_is_a_defect() -> None:

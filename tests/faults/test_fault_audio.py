@@ -1,6 +1,7 @@
 """Sound files that are not what they say: refused by our own bounds, by name, before or while decoding (M13, M14)."""
 
 import struct
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,7 @@ def endless(count: int) -> bytes:
 
 
 NOISE = (np.random.default_rng(1).standard_normal(24_000) * 0.1).astype(np.float32)
+QUIET = np.zeros((8_000, 8), np.float32)
 FLAC = encoded(NOISE, format="FLAC")
 OGG = encoded(NOISE, format="OGG", subtype="VORBIS")
 OPUS = encoded(NOISE, format="OGG", subtype="OPUS")
@@ -128,6 +130,67 @@ def test_decoded_seconds_are_bounded(form: str) -> None:
     assert len(data) < 100_000
     failure = refused(data, seconds_max=29.5)
     assert (failure.code, failure.text) == (TOO_LARGE, "sound: is sound of more than 29.5 seconds, the most taken here")
+
+
+def test_samples_of_all_channels_together_are_bounded() -> None:
+    for form, family in ((wav(bytes(32_000), channels=8), "heading"), (encoded(QUIET, format="OGG"), "decoding")):
+        assert "more than 1999 samples in" in refused(form, samples_max=1_999).text, family
+    assert refused(encoded(QUIET, format="OGG"), samples_max=63_999).code is TOO_LARGE
+    assert not decode(encoded(QUIET, format="OGG"), samples_max=64_000).failures
+
+
+def frame_starts(data: bytes) -> list[int]:
+    """Where the frames of an MP3 begin whose header is the same but for padding and bit rate, and where it ends."""
+    return [*(place for place in range(len(data)) if data[place : place + 2] == b"\xff\xf3"), len(data)]
+
+
+def ogg_of_empty_pages(count: int) -> bytes:
+    """The first page of a good file, and then right ones without anything in them."""
+    first = OGG[: pages(OGG)[1]]
+    made = [first]
+    for number in range(1, count):
+        page = b"OggS\0\0" + b"\xff" * 8 + first[14:18] + struct.pack("<I", number) + bytes(5)
+        made.append(page[:22] + struct.pack("<I", ogg_crc(page)) + page[26:])
+    return b"".join(made)
+
+
+def ogg_crc(page: bytes) -> int:
+    """As RFC 3533 says: polynomial 0x04c11db7, highest bit first, from 0."""
+    value = 0
+    for byte in page:
+        value ^= byte << 24
+        for _ in range(8):
+            value = (value << 1 ^ (0x04C11DB7 if value >> 31 else 0)) & 0xFFFF_FFFF
+    return value
+
+
+def test_parts_without_sound_are_bounded_in_number() -> None:
+    tag = b"ID3\4\0\0\0\0\0\0"
+    assert not decode(tag * 100 + FLAC).failures
+    assert "more than 100 ID3 tags" in refused(tag * 101 + FLAC).text
+    assert "lacks" not in (text := refused(ogg_of_empty_pages(1_050), seconds_max=0.1).text)
+    assert "more than 1040 pages" in text
+    assert "no last page" in refused(ogg_of_empty_pages(1_040), seconds_max=0.1).text
+
+
+def test_an_mp3_is_not_walked_beyond_the_seconds_that_are_taken() -> None:
+    frame = b"\xff\xf3\x15\xc4" + bytes(20)  # 8 kbit/s at 24 kHz: 24 ms in 24 bytes
+    began = time.process_time()
+    assert refused(frame * 2_700_000).code is TOO_LARGE
+    assert time.process_time() - began < 2
+
+
+def test_an_mp3_cut_between_two_frames_is_refused() -> None:
+    data = encoded(tone(2), format="MP3")
+    *_, last, end = frame_starts(data)
+    assert not decode(data[:end]).failures
+    assert "and 58 are there" in refused(data[:last]).text
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC"])
+def test_sound_too_short_for_one_sample_says_so(form: str) -> None:
+    failure = refused(encoded(np.zeros(1, np.float32), 48_000, format=form))
+    assert "less than one sample at 16000 a second" in failure.text
 
 
 def test_sound_of_the_very_length_is_taken() -> None:

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -146,6 +147,7 @@ tolerance = 0.01
         (TENSOR + "missing = true" + MODEL, "inputs[0].missing", 6),
         ("[[inputs]]\nname = 'x'\ntype = 'number'\nmin = 2\nmax = 1" + MODEL, "inputs[0].min", 4),
         ("[[inputs]]\nname = 'x'\ntype = 'text'\nbytes_min = 2\nbytes_max = 1" + MODEL, "inputs[0].bytes_min", 4),
+        ("[[inputs]]\nname = 'x'\ntype = 'text'\nbytes_min = 1048577" + MODEL, "inputs[0].bytes_min", 4),
         ("[[inputs]]\nname = 'x'\ntype = 'tensor'\ndatatype = 'FP31'" + MODEL, "inputs[0].datatype", 4),
         ("description = 'x'", "steps", None),
         ("steps = [3]", "steps[0].use", 1),
@@ -172,6 +174,7 @@ tolerance = 0.01
         (MODEL + "[[steps]]\nuse = 'labels'\nfile = 'none.txt'", "steps[1].file", 8),
         (MODEL + "[[steps]]\nuse = 'labels'\nfile = '../labels.txt'", "steps[1].file", 8),
         (MODEL + "[[steps]]\nuse = 'labels'\nfile = '/etc/passwd'", "steps[1].file", 8),
+        (MODEL + "[[steps]]\nuse = 'nearest'\nvectors = 'v.npy'\nitems = 'labels.txt'", "steps[1].vectors", 8),
         (MODEL + "[[steps]]\nuse = 'labels'\nfile = 'labels.txt'\ntop = 0", "steps[1].top", 9),
         (MODEL + "[[steps]]\nuse = 'labels'\nfile = 'labels.txt'\ntopp = 1", "steps[1].topp", 9),
         (MODEL + "[[steps]]\nuse = 'softmax'\ninput = 1979-05-27", "steps[1].input", 8),
@@ -398,3 +401,12 @@ def test_padding_survives_the_way_through_toml(model_folder: Path, step_kinds: K
     inputs = (Input("ids", "tensor", datatype="INT64", shape=(-1,)),)
     pipeline = Pipeline(steps=(MODEL_STEP,), inputs=inputs, batch=batch)
     assert parse(definition.to_toml(pipeline), model_folder, step_kinds) == pipeline
+
+
+def test_every_option_that_names_a_file_is_held_to_one_rule(model_folder: Path, step_kinds: Kinds) -> None:
+    os.link(model_folder / "labels.txt", model_folder / "again.npy")
+    text = MODEL + "[[steps]]\nuse = 'nearest'\nvectors = 'again.npy'\nitems = '../x'"
+    assert [(each.key, each.found) for each in problems(text, model_folder, step_kinds)] == [
+        ("steps[1].vectors", "again.npy: a file with hard links"),
+        ("steps[1].items", "../x: a path that leaves the folder"),
+    ]

@@ -23,7 +23,7 @@ class Run(Protocol):
     ) -> Batch: ...
 
 
-def _run(
+def run_step(
     use: str, options: dict[str, Any], columns: Columns, folder: Path = Path("/nowhere"), *, trusted: bool = False
 ) -> Batch:
     kind = kind_of(use, kinds())
@@ -43,4 +43,4 @@ def _run(
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    return _run
+    return run_step

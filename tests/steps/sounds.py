@@ -69,9 +69,10 @@ class Live:
         self.step = kinds()[use].prepare(dict(options), {field.name: field}, Context(Path("/nowhere")))
         self.slots: dict[str, Any] = {}
 
-    def ask(self, value: object) -> Batch:
-        """The batch after a request of one row."""
-        batch = Batch({self.field.name: object_column([value])}, 1, [0], sequences={0: self.slots})
+    def ask(self, value: object, *, end: bool = False) -> Batch:
+        """The batch after a request of one row, which may be the sequence's last."""
+        ending = {0} if end else set()
+        batch = Batch({self.field.name: object_column([value])}, 1, [0], sequences={0: self.slots}, ending=ending)
         self.step(batch)
         batch.settle()
         return batch

@@ -32,7 +32,7 @@ def frames(run: "Run", samples: Samples, **options: Any) -> list[list[float]]:
         (4, {"length": 2}, [[1, 2], [3, 4]]),
         (5, {"length": 2}, [[1, 2], [3, 4], [5, 0]]),
         (5, {"length": 2, "tail": "drop"}, [[1, 2], [3, 4]]),
-        (5, {"length": 2, "tail": "carry"}, [[1, 2], [3, 4]]),
+        (5, {"length": 2, "tail": "carry"}, [[1, 2], [3, 4], [5, 0]]),
         (4, {"length": 3, "hop": 1}, [[1, 2, 3], [2, 3, 4]]),
         (4, {"length": 3, "hop": 2}, [[1, 2, 3], [3, 4, 0]]),
         (5, {"length": 3, "hop": 2}, [[1, 2, 3], [3, 4, 5]]),
@@ -94,13 +94,34 @@ def test_a_sequence_cut_anywhere_gives_the_frames_of_the_whole(
     sound = count(samples)
     options = {"rate_hz": 16_000, "length": length, "hop": hop, "context": context, "tail": "carry"}
     live = Live("frames", options, SAMPLES)
-    batches = [live.ask(piece) for piece in np.split(sound, sorted(min(cut, samples) for cut in cuts))]
+    pieces = np.split(sound, sorted(min(cut, samples) for cut in cuts))
+    batches = [live.ask(piece) for piece in pieces]
     behind = np.concatenate([np.zeros(context, np.float32), sound])
     starts = range(0, samples - length + 1, hop)
     expected = [behind[start : start + context + length].tolist() for start in starts]
     assert [row for batch in batches for row in batch.columns["frame"].tolist()] == expected
     assert [at for batch in batches for at in batch.columns["start_s"]] == [start / 16_000 for start in starts]
     assert [at for batch in batches for at in batch.columns["end_s"]] == [(s + length) / 16_000 for s in starts]
+
+
+@given(
+    samples=st.integers(0, 60),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+    length=st.integers(1, 9),
+    hop=st.integers(1, 12),
+    context=st.integers(0, 7),
+)
+def test_a_sequence_that_ends_gives_every_frame_of_the_whole_also_one_that_is_not_full(
+    samples: int, cuts: list[int], length: int, hop: int, context: int
+) -> None:
+    sound = count(samples)
+    options = {"rate_hz": 16_000, "length": length, "hop": hop, "context": context}
+    live, whole = Live("frames", {**options, "tail": "carry"}, SAMPLES), Live("frames", options, SAMPLES)
+    pieces = np.split(sound, sorted(min(cut, samples) for cut in cuts))
+    batches = [live.ask(piece, end=place == len(pieces) - 1) for place, piece in enumerate(pieces)]
+    padded = whole.ask(sound)
+    for name in ("frame", "start_s", "end_s"):
+        assert np.concatenate([batch.columns[name] for batch in batches]).tolist() == padded.columns[name].tolist()
 
 
 @pytest.mark.parametrize(("tail", "expected"), [("pad", [[2, 3, 4, 5], [4, 5, 6, 0]]), ("drop", [[2, 3, 4, 5]])])

@@ -10,6 +10,7 @@ from tests.steps.sounds import SAMPLES, Samples, decode, speech
 
 from forwardpass.core.errors import Code, Misconfigured
 from forwardpass.core.pipeline import Field
+from forwardpass.steps.catalogue import kinds
 
 if TYPE_CHECKING:
     from tests.steps.conftest import Run
@@ -149,3 +150,33 @@ def test_wrong_options_are_the_operators_fault(run: "Run", options: dict[str, An
 def test_a_live_tensor_is_taken_too(run: "Run") -> None:
     made = run("log_mel", {}, {Field("live", "FP32", (-1,)): NOISE[None]}).columns["log_mel"][0]
     assert np.array_equal(made, log_mel(run, NOISE))
+
+
+@pytest.mark.parametrize("log", ["whisper", "natural", "db"])
+@pytest.mark.parametrize("window", [400, 401])
+@pytest.mark.parametrize("samples", [400, 959, 960, 961, 1_120])
+def test_there_are_as_many_frames_as_the_step_says(run: "Run", samples: int, window: int, log: str) -> None:
+    options = {"window": window, "log": log, "seconds": samples / 16_000}
+    (said,) = kinds()["log_mel"].fields(options, {SAMPLES.name: SAMPLES})
+    assert run("log_mel", options, {SAMPLES: [NOISE]}).columns["log_mel"].shape[1:] == said.shape
+    if log != "whisper":
+        assert said.shape[1] == power(NOISE[:samples], window, 160).shape[1]
+
+
+@pytest.mark.parametrize("window", [2, 3])
+def test_the_fewest_samples_make_one_frame(run: "Run", window: int) -> None:
+    options = {"window": window, "hop": 10, "bins": 1}
+    least = 10 + window % 2
+    assert log_mel(run, NOISE[:least], **options).shape == (1, 1)
+    assert list(run("log_mel", options, {SAMPLES: [NOISE[: least - 1], NOISE[:99]]}).failures) == [0]
+    with pytest.raises(Misconfigured, match="for one window"):
+        run("log_mel", {**options, "seconds": (least - 1) / 16_000}, {SAMPLES: [NOISE]})
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 3e38])
+def test_samples_that_are_no_numbers_or_too_large_fail_alone(run: "Run", wrong: float) -> None:
+    for log in ("whisper", "natural", "db"):
+        for options in ({"log": log}, {"log": log, "seconds": 0.1}):
+            batch = run("log_mel", options, {SAMPLES: [np.full(5_000, wrong, np.float32), NOISE]})
+            assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
+            assert batch.rows == 1

@@ -122,3 +122,14 @@ def test_the_quietest_sound_can_be_lifted(run: "Run", options: dict[str, Any]) -
 def test_wrong_options_are_the_operators_fault(run: "Run", use: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(Misconfigured, match=why):
         run(use, options, {SAMPLES: [fp32(0)]})
+
+
+@pytest.mark.parametrize("options", [{"db": 6.0}, {"peak": 0.9}, {"rms": 0.1}])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_sample_that_is_no_number_fails_its_row(run: "Run", options: dict[str, Any], wrong: float) -> None:
+    batch = run("gain", options, {SAMPLES: [fp32(0.5, wrong), fp32(0.5)]})
+    assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
+    assert batch.rows == 1
+    sent = Field("live", "FP32", (2,), given=True)
+    failure = run("gain", options, {sent: np.array([[0.5, wrong]], np.float32)}).failures[0]
+    assert isinstance(failure, Refused) and failure.code is Code.OUT_OF_RANGE

@@ -105,7 +105,9 @@ def test_an_empty_line_in_the_alphabet_is_the_operators_fault(run: "Run", tmp_pa
         run("ctc_decode", {"file": "alphabet.txt"}, {SCORES: steps("a")[np.newaxis]}, tmp_path)
 
 
-def test_a_model_of_another_number_of_classes_fails_the_batch(run: "Run") -> None:
-    free = Field("scores", "FP32", (-1, -1))
-    with pytest.raises(Failed, match="has 5 classes for an alphabet of 4"):
-        run("ctc_decode", OPTIONS, {free: steps("a", classes="-abcd")[np.newaxis]})
+def test_a_row_of_another_number_of_classes_fails_alone(run: "Run") -> None:
+    free = Field("scores", "FP32", (-1, -1), "ragged")
+    batch = run("ctc_decode", OPTIONS, {free: object_column([steps("a", classes="-abcd"), steps("ab")])})
+    assert isinstance(batch.failures[0], Failed)
+    assert batch.failures[0].text == "scores: has 5 classes for an alphabet of 4"
+    assert batch.columns["text"].tolist() == ["ab"]

@@ -106,7 +106,7 @@ def test_the_label_becomes_what_is_asked_for(run: "Run") -> None:
 
 def test_entropy_of_no_probabilities_fails_the_row(run: "Run") -> None:
     batch = run("abstain", {"entropy_max": 0.5}, {LABEL: ["a", "b"], SCORES: fp32([5, -2, 1], [0, 1, 0])})
-    assert batch.failures[0].code is Code.STEP_FAILED
+    assert batch.failures[0].code is Code.OUTPUT_OUT_OF_RANGE
     assert batch.columns["label"].tolist() == ["b"]
 
 

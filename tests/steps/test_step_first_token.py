@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.steps.conftest import Run
 
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 
 MASK = Field("attention_mask", "INT64", (-1,))
@@ -36,5 +36,16 @@ def test_a_row_that_keeps_no_token_is_refused_alone(run: Run) -> None:
 
 
 def test_vectors_that_are_not_as_long_as_the_mask_are_the_models_fault(run: Run) -> None:
-    with pytest.raises(Failed, match="has 3 tokens where attention_mask has 2"):
-        run("first_token", {}, {vectors(): np.ones((1, 3, 2), dtype=np.float32), MASK: np.array([[1, 1]])})
+    batch = run("first_token", {}, {vectors(): np.ones((1, 3, 2), dtype=np.float32), MASK: np.array([[1, 1]])})
+    assert isinstance(batch.failures[0], Failed)
+    assert batch.failures[0].text == "hidden: has 3 tokens where attention_mask has 2"
+
+
+def test_ragged_rows_are_taken_with_a_ragged_mask_only(run: Run) -> None:
+    ragged, mask = Field("hidden", "FP32", (-1, 2), "ragged"), Field("attention_mask", "INT64", (-1,), "ragged")
+    rows = [np.array([[1, 2], [3, 4]], np.float32), np.array([[5, 6]], np.float32)]
+    batch = run("first_token", {}, {ragged: rows, mask: [np.array([0, 1]), np.array([1])]})
+    assert batch.columns["embedding"].tolist() == [[3, 4], [5, 6]]
+    for field, other in ((vectors(), mask), (ragged, MASK)):
+        with pytest.raises(Misconfigured, match="mask"):
+            run("first_token", {}, {field: rows, other: [np.array([1]), np.array([1])]})

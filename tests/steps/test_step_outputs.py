@@ -8,6 +8,7 @@ import pytest
 
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Field
+from forwardpass.steps.protocol import object_column
 
 if TYPE_CHECKING:
     from tests.steps.conftest import Run
@@ -104,9 +105,49 @@ def test_a_row_whose_mask_keeps_nothing_fails_alone(run: "Run") -> None:
     assert batch.columns["embedding"].tolist() == [[3, 4]]
 
 
-def test_a_mask_of_another_length_fails_the_batch(run: "Run") -> None:
-    with pytest.raises(Failed, match="has 1 tokens where attention_mask has 2"):
-        run("mean_pool", {}, {HIDDEN: fp32([[1, 2]]), MASK: np.array([[1, 1]])})
+@pytest.mark.parametrize("given", [False, True])
+def test_a_mask_of_another_length_fails_the_row(run: "Run", given: bool) -> None:
+    hidden = Field("hidden", "FP32", (-1, 2), given=given)
+    (failure,) = run("mean_pool", {}, {hidden: fp32([[1, 2]]), MASK: np.array([[1, 1]])}).failures.values()
+    assert failure.text == "hidden: has 1 tokens where attention_mask has 2"
+    assert failure.code is (Code.SHAPE_MISMATCH if given else Code.BAD_OUTPUT_SHAPE)
+
+
+def test_of_ragged_rows_one_of_another_shape_fails_alone(run: "Run") -> None:
+    hidden, mask = Field("hidden", "FP32", (-1, -1), "ragged"), Field("attention_mask", "INT64", (-1,), "ragged")
+    vectors = [fp32([1, 2], [3, 4]), fp32([1, 2, 3]), fp32([5, 6])]
+    batch = run("mean_pool", {}, {hidden: vectors, mask: [np.array([1, 1]), np.array([1]), np.array([1, 1])]})
+    assert batch.columns["embedding"].tolist() == [[2, 3]]
+    assert batch.failures[1].text == "hidden: has shape [1, 3]; [tokens, 2] is needed"
+    assert batch.failures[2].code is Code.BAD_OUTPUT_SHAPE
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 7])
+def test_a_mean_does_not_depend_on_how_long_the_neighbours_are(run: "Run", hidden: int) -> None:
+    field = Field("hidden", "FP32", (-1, hidden))
+    vectors = np.random.default_rng(3).standard_normal((1, 100, hidden)).astype(np.float32)
+    alone = run("mean_pool", {}, {field: vectors, MASK: np.ones((1, 100), np.int64)}).columns["embedding"]
+    for longest in range(101, 400, 13):
+        padded = np.zeros((1, longest, hidden), np.float32)
+        padded[:, :100] = vectors
+        mask = (np.arange(longest) < 100)[np.newaxis].astype(np.int64)
+        assert np.array_equal(run("mean_pool", {}, {field: padded, MASK: mask}).columns["embedding"], alone)
+
+
+@pytest.mark.parametrize("use", ["softmax", "sigmoid"])
+def test_ragged_scores_are_done_row_by_row(run: "Run", use: str) -> None:
+    rows = [fp32([0, 1], [3, 1], [1, 1]), fp32([2, 0])]
+    field = Field("logits", "FP32", (-1, 2), "ragged")
+    ragged = run(use, {}, {field: rows}).columns["probabilities"]
+    for own, row in zip(rows, ragged, strict=True):
+        dense = run(use, {}, {Field("logits", "FP32", (-1, 2)): own[np.newaxis]}).columns["probabilities"][0]
+        assert np.array_equal(row, dense)
+
+
+def test_a_tensor_is_taken_before_a_later_ragged_field(run: "Run") -> None:
+    boxes = Field("boxes", "FP32", (-1, 4), "ragged")
+    batch = run("softmax", {}, {LOGITS: fp32([0, 0, 0]), boxes: object_column([np.zeros((1, 4), np.float32)])})
+    assert batch.columns["probabilities"].shape == (1, 3)
 
 
 def test_vectors_become_of_length_one_in_place_and_zero_stays_zero(run: "Run") -> None:

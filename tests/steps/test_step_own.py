@@ -9,7 +9,7 @@ import pytest
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.own import own_kind
-from forwardpass.steps.protocol import Batch, Context, text_column
+from forwardpass.steps.protocol import Batch, Context, object_column, text_column
 
 if TYPE_CHECKING:
     from tests.steps.conftest import Columns, Run
@@ -35,6 +35,8 @@ def shout(text: str, amount: float | None) -> str:
         raise ValueError("mind your\\nwords " + "x" * 200)
     if text == "odd":
         raise KeyError("secret")
+    if text == "gone":
+        raise SystemExit(3)
     return text.upper()
 
 def twice(vector):
@@ -46,6 +48,15 @@ def change(vector):
 
 def echo(text):
     return {"one": 1, "1.5": 1.5, "big": 2**63, "huge": 2**70, "yes": True, "list": [1], "none": None}.get(text, text)
+
+def spoil(found, tags, shape):
+    found["a"].append(2)
+    found["b"] = 3
+    tags.clear()
+    try:
+        shape[0] = 1
+    except ValueError:
+        return "read-only"
 
 def polite(text):
     raise ValueError("no")
@@ -78,6 +89,26 @@ def test_a_row_that_raises_fails_alone(run: "Run", folder: Path) -> None:
     assert batch.failures[1].code is Code.STEP_FAILED
     assert "secret" not in batch.failures[1].text
     assert "KeyError" in batch.failures[1].detail
+
+
+def test_a_row_that_would_end_the_process_fails_alone(run: "Run", folder: Path) -> None:
+    given: Columns = {TEXT: ["a", "gone", "b"], AMOUNT: np.zeros(3)}
+    batch = run("steps:shout", {"output": "loud", "datatype": "BYTES"}, given, folder, trusted=True)
+    assert batch.columns["loud"].tolist() == ["A", "B"]
+    assert (batch.failures[1].code, "SystemExit: 3" in batch.failures[1].detail) == (Code.STEP_FAILED, True)
+
+
+def test_a_function_cannot_change_json_or_lists_that_others_read(run: "Run", folder: Path) -> None:
+    found, tags = Field("found", "BYTES", (), "json"), Field("tags", "BYTES", (), "texts")
+    shape = Field("shape", "FP32", (-1,), "ragged")
+    given: Columns = {
+        found: object_column([{"a": [1]}]),
+        tags: object_column([["x"]]),
+        shape: [np.zeros(2, np.float32)],
+    }
+    batch = run("steps:spoil", {"output": "x", "datatype": "BYTES"}, given, folder, trusted=True)
+    assert batch.columns["x"].tolist() == ["read-only"]
+    assert (batch.columns["found"][0], batch.columns["tags"][0]) == ({"a": [1]}, ["x"])
 
 
 def test_a_value_error_refuses_the_row_with_its_text_cut_and_escaped(run: "Run", folder: Path) -> None:

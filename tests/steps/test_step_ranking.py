@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from forwardpass.core.errors import Code, Misconfigured
+from forwardpass.core.errors import Code, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.protocol import object_column
 
@@ -51,7 +52,7 @@ def test_vectors_of_another_size_are_found_at_load_or_fail_their_row(run: "Run")
         run("similarity", SIMILAR, {QUERY: fp32([1, 0]), Field("vectors", "FP32", (1, 3)): three})
     free = Field("vectors", "FP32", (-1, -1), "ragged")
     batch = run("similarity", SIMILAR, {QUERY: fp32([1, 0], [1, 0]), free: object_column([three[0], fp32([2, 0])])})
-    assert batch.failures[0].text == "vectors: holds vectors of size 3; query has 2"
+    assert batch.failures[0].text == "vectors: holds vectors of size 3; query has 2 numbers"
     assert batch.columns["scores"][0].tolist() == [1]
 
 
@@ -100,10 +101,21 @@ def test_the_top_few_are_the_head_of_all_in_order(run: "Run", seed: int) -> None
 def test_rows_whose_lists_do_not_fit_fail_alone(run: "Run") -> None:
     scores = object_column([fp32(1, 2), fp32(math.nan), fp32(1)])
     batch = run("rank", {"fields": ["titles"]}, {SCORES: scores, TITLES: object_column([["a"], ["a"], ["a"]])})
-    assert batch.failures[0].text == "titles: has 1 elements where scores has 2"
-    assert batch.failures[0].code is Code.SHAPE_MISMATCH
+    assert batch.failures[0].text == "titles: has 1 elements; scores has 2"
+    assert batch.failures[0].code is Code.BAD_OUTPUT_SHAPE
     assert batch.failures[1].code is Code.NON_FINITE_OUTPUT
     assert len(batch.columns["ranking"]) == 1
+
+
+def test_of_what_does_not_fit_the_callers_own_is_refused(run: "Run") -> None:
+    sent = replace(QUERY, shape=(-1,), given=True)
+    batch = run("similarity", SIMILAR, {sent: fp32([1, 0, 0]), VECTORS: object_column([fp32([1, 0])])})
+    assert isinstance(batch.failures[0], Refused)
+    assert (batch.failures[0].code, batch.failures[0].field) == (Code.SHAPE_MISMATCH, "query")
+    assert batch.failures[0].text == "query: has 3 numbers; vectors holds vectors of size 2"
+    texts = replace(TITLES, given=True)
+    batch = run("rank", {"fields": ["titles"]}, {SCORES: object_column([fp32(1, 2)]), texts: object_column([["a"]])})
+    assert (batch.failures[0].code, batch.failures[0].field) == (Code.SHAPE_MISMATCH, "titles")
 
 
 def test_a_field_cannot_have_a_name_that_every_object_has(run: "Run") -> None:

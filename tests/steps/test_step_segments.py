@@ -98,9 +98,10 @@ def test_what_comes_out_is_plain_json(run: "Run") -> None:
     assert json.loads(json.dumps(made[0])) == [{"start_s": 0, "end_s": 0.8, "score": 1}]
 
 
-def test_a_probability_that_is_no_number_never_becomes_silence(run: "Run") -> None:
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_probability_that_is_no_number_never_becomes_speech_or_silence(run: "Run", wrong: float) -> None:
     for use in ("segments", "voice_events"):
-        batch = run(use, TENTH, {SCORES: [scores((3, math.nan)), scores((3, 0))]})
+        batch = run(use, TENTH, {SCORES: [scores((3, wrong)), scores((3, 0))]})
         assert isinstance(batch.failures[0], Failed)
         assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
         assert batch.rows == 1
@@ -147,10 +148,26 @@ def test_events_do_not_depend_on_how_the_frames_were_cut(runs: list[tuple[int, f
     live, whole = (Live("voice_events", {"frame_s": 0.032}, SCORES) for _ in range(2))
     pieces = np.split(everything, sorted(min(cut, len(everything)) for cut in cuts))
     events = [event for piece in pieces for event in live.ask(piece).columns["events"][0]]
-    assert events == whole.ask(everything).columns["events"][0]
+    events += live.ask(scores(), end=True).columns["events"][0]
+    assert events == whole.ask(everything, end=True).columns["events"][0]
+    assert [event["event"] for event in events] == ["start", "end"] * (len(events) // 2)
 
 
-def test_outside_a_sequence_each_row_stands_alone(run: "Run") -> None:
+def test_speech_that_goes_on_ends_with_the_sequence_and_not_after_it() -> None:
+    live = Live("voice_events", {"frame_s": 0.1, "pad_s": 0.05}, SCORES)
+    assert live.ask(scores((1, 0), (5, 0.9))).columns["events"][0] == [{"event": "start", "at_s": 0.05}]
+    assert live.ask(scores((2, 0.9), (1, 0)), end=True).columns["events"][0] == [{"event": "end", "at_s": 0.9}]
+
+
+def test_a_silence_when_the_sequence_ends_is_no_event() -> None:
+    live = Live("voice_events", TENTH, SCORES)
+    live.ask(scores((3, 0.9), (3, 0)))
+    assert live.ask(scores((3, 0)), end=True).columns["events"][0] == []
+
+
+def test_outside_a_sequence_each_row_is_a_whole_sound(run: "Run") -> None:
     made = run("voice_events", {"frame_s": 0.1}, {SCORES: [scores((1, 0), (5, 0.9)), scores((5, 0.9))]})
-    assert [len(events) for events in made.columns["events"]] == [1, 1]
-    assert made.columns["events"][0] == [{"event": "start", "at_s": 0.07}]
+    assert made.columns["events"].tolist() == [
+        [{"event": "start", "at_s": 0.07}, {"event": "end", "at_s": 0.6}],
+        [{"event": "start", "at_s": 0.0}, {"event": "end", "at_s": 0.5}],
+    ]

@@ -4,6 +4,7 @@ The expected spans were made with the aggregation of the TokenClassificationPipe
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,10 +147,45 @@ def test_options_that_do_not_fit_are_refused(run: "Run", change: dict[str, Any])
         run("spans", options, sentence())
 
 
-def test_another_number_of_scores_than_tokens_fails_the_batch(run: "Run") -> None:
+def test_another_number_of_scores_than_tokens_fails_the_row(run: "Run") -> None:
     columns = {**sentence(), OFFSETS: np.zeros((1, 3, 2), np.int64)}
-    with pytest.raises(Failed, match=r"logits: is \[13, 5\] for 3 tokens and 5 labels"):
-        run("spans", {"names": LABELS}, columns)
+    failure = run("spans", {"names": LABELS}, columns).failures[0]
+    assert isinstance(failure, Failed)
+    assert failure.text == "logits: has 13 tokens where offsets has 3"
+
+
+def ragged(columns: "Columns") -> "Columns":
+    """The same with everything of a token ragged."""
+    return {
+        replace(field, kind="ragged") if -1 in field.shape else field: object_column(list(values))
+        for field, values in columns.items()
+    }
+
+
+def test_what_belongs_to_tokens_may_be_ragged_all_or_none(run: "Run") -> None:
+    options = {"names": LABELS, "words": "words"}
+    spans = run("spans", options, ragged(sentence())).columns["spans"].tolist()
+    assert spans == run("spans", options, sentence()).columns["spans"].tolist()
+    first, last = [0.0, 0, 9, 2, 5, 1, 0], [0.0, 9, 0, 4, 1, 3, 0]
+    answer, dense = (run("answer_span", {}, each(reading(first, last))).columns for each in (ragged, dict))
+    assert (answer["answer"].tolist(), answer["score"]) == (dense["answer"].tolist(), dense["score"])
+    for field in (OFFSETS, MASK, WORDS):
+        mixed = {replace(each, kind="tensor") if each == replace(field, kind="ragged") else each: values
+                 for each, values in ragged(sentence()).items()}  # fmt: skip
+        with pytest.raises(Misconfigured, match=field.name):
+            run("spans", options, mixed)
+
+
+def test_a_ragged_row_of_other_labels_fails_alone(run: "Run") -> None:
+    columns = {field: [*values, *values] for field, values in ragged(sentence()).items()}
+    (scores,) = (field for field in columns if field.name == "logits")
+    columns = {
+        replace(field, shape=(-1, -1)) if field is scores else field: values for field, values in columns.items()
+    }
+    columns[replace(scores, shape=(-1, -1))][1] = np.zeros((13, 4), np.float32)
+    batch = run("spans", {"names": LABELS}, {field: object_column(values) for field, values in columns.items()})
+    assert batch.failures[1].text == "logits: has 4 scores a token for 5 labels"
+    assert len(batch.columns["spans"]) == 1
 
 
 def test_spans_of_windows_become_one_list_without_overlaps(run: "Run") -> None:

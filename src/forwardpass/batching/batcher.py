@@ -165,21 +165,25 @@ class Batcher:
                 item.ticket.deliver(item.part, part)
 
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
-        """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame."""
+        """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame.
+
+        What one continued died too: its caller is told so, and its input runs again for nobody, to find the one to blame.
+        """
         if not lost.started:
             self._queue.put_back(items)
             return
         again: list[Item] = []
         for item in items:
-            if item.held is not None and not item.held.start:  # what it continues died too
-                item.ticket.finish(lost_sequence())
-                continue
             item.deaths += 1
-            if item.deaths < 2:
-                item.alone = True
-                item.key = ("alone", next(self._ids))
-                again.append(item)
+            if item.deaths > 1:
+                self._quarantine.add(item.columns, item.shapes, item.rows)
+                self._quarantine.end(self._queue.waiting())
+                item.ticket.finish(Failed(lost.code, "the model's process died while it ran this request"))
                 continue
-            self._quarantine.add(item.columns, item.shapes, item.rows)
-            item.ticket.finish(Failed(lost.code, "the model's process died while it ran this request"))
+            continued = item.held is not None and not item.held.start
+            if continued and not item.ticket.finish(lost_sequence()):
+                continue
+            again.append(item.for_nobody() if continued else item)
+            again[-1].alone = True
+            again[-1].key = ("alone", next(self._ids))
         self._queue.put_back(again)

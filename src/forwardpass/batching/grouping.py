@@ -26,10 +26,9 @@ Slices = list[tuple[list[Buffer], int]]
 class Grouping:
     """Built once per variant from its columns and batch settings; ``cut`` is called for every request."""
 
-    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool, outputs: Sequence[Field] = ()) -> None:
+    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool, fixed_rows: int | None = None) -> None:
         self._columns = columns
         self._batch = batch
-        self._batched = batched
         self._texts = [i for i, column in enumerate(columns) if column.kind in ("text", "texts", "bytes")]
         self._free = [i for i, column in enumerate(columns) if -1 in column.shape or column.datatype == "BYTES"]
         fields = batch.padding.fields if batch.padding else {}
@@ -37,11 +36,12 @@ class Grouping:
         self._counts_rows = batch.cost == "rows"
         together = batch.enabled and batched
         self._by_length = bool(self._texts) and together
+        # A model without an axis for rows, or with one row in it, runs each row by itself; one with more takes just these.
+        apart = not batched and fixed_rows in (None, 1)
+        self._cuts = batch.enabled or apart
         # A batch that ends at a cost takes rows one by one.
-        # Rows whose answers have shapes of their own are items of their own: an item's output is one tensor.
-        apart = together and any(output.kind == "ragged" for output in outputs)
         self._piece_rows = 1 if apart or (self._by_length and batch.cost_max is not None) else batch.rows_max
-        self._whole_max = sys.maxsize if not batched else 1 if apart or self._by_length else batch.rows_max
+        self._whole_max = 1 if apart or self._by_length else batch.rows_max if batched else sys.maxsize
         self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
 
     async def cut(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
@@ -87,7 +87,7 @@ class Grouping:
     def _slices(self, request: Request) -> Slices:
         """Cuts of at most ``_piece_rows``, where rows do not depend on each other."""
         rows, size = request.rows, self._piece_rows
-        if not self._batch.enabled:
+        if not self._cuts:
             text = f"{rows} rows were sent; this pipeline takes at most {size} at once (its rows depend on each other)"
             raise Refused(Code.BATCH_TOO_LARGE, text)
         cuts = self._runs(request) if self._by_length and size > 1 else [*range(0, rows, size), rows]

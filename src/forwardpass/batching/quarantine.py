@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.tensor import Buffer
@@ -44,6 +45,14 @@ class Quarantine:
         self._expire()
         if self._until and digest(columns, shapes, rows) in self._until:
             raise Refused(Code.QUARANTINED, "this input ended two workers and is refused for a time")
+
+    def end(self, items: Iterable[Item]) -> None:
+        """Refuse those of these that are in: they came before their input was known for what it does."""
+        for item in items:
+            try:
+                self.check(item.columns, item.shapes, item.rows)
+            except Refused as refused:
+                item.ticket.finish(refused)
 
     def _expire(self) -> None:
         """All stay equally long, so whoever is over is in front."""

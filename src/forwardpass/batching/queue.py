@@ -135,9 +135,12 @@ class Queue:
 
     def clear(self) -> list[Item]:
         """Everything that waits, taken out: the variant stops or its model is unavailable."""
-        items = [entry[3] for group in self._groups.values() for entry in group.heap if entry[3].waiting]
+        items = list(self.waiting())
         self.discard(items)
         return items
+
+    def waiting(self) -> Iterator[Item]:
+        return (entry[3] for group in self._groups.values() for entry in group.heap if entry[3].waiting)
 
     def _heads(self, worker: int) -> Iterator[_Entry]:
         return (group.head() for group in self._groups.values() if group.worker in (None, worker))

@@ -32,6 +32,8 @@ class Holder(Protocol):
 
     index: int
     deaths: int
+    given_up: list[int]
+    """Numbers of sequences that it need not keep any longer; it is told with its next batch."""
 
     @property
     def ready(self) -> bool: ...
@@ -90,18 +92,16 @@ class SequenceTable:
         Raises Refused unknown_field, batch_too_large, sequence_not_found; Failed sequences_full, sequence_lost,
         queue_full, deadline_exceeded.
         """
-        if self._limits is None:
-            text = "sequence_id: this pipeline keeps nothing from one request to the next (it has no [sequence])"
-            raise Refused(Code.UNKNOWN_FIELD, text, field="sequence_id")
+        limits = self._kept_here()
         if request.rows != 1:
             text = f"sequence_id: a request of a sequence has 1 row; {request.rows} were sent"
             raise Refused(Code.BATCH_TOO_LARGE, text, field="sequence_id")
         (item,) = items
         key = (request.tenant, turn.id)
-        sequence = self._find(key, turn, self._limits)
-        await self._own(key, sequence, item)
+        sequence = self._find(key, turn, limits)
+        await self._own(key, sequence, item.ticket.deadline)
         try:
-            item.held = self._begin(turn, sequence, self._limits)
+            item.held = self._begin(turn, sequence, limits)
         except Failure:
             self._pass_on(key, sequence)
             raise
@@ -122,10 +122,41 @@ class SequenceTable:
                 self._lose(sequence)
             elif succeeded:
                 assert sequence.worker is not None, "it has run somewhere"
-                sequence.kept = not visit.turn.end
+                sequence.kept = not visit.turn.end and not sequence.lost
                 sequence.deaths = self._holders[sequence.worker].deaths
         self._use(visit.key, sequence)
         self._pass_on(visit.key, sequence)
+
+    def untold(self, request: Request) -> None:
+        """The answer of a request that has left could not be told, so it failed: its sequence is lost."""
+        turn = request.sequence
+        sequence = None if turn is None else self._table.get((request.tenant, turn.id))
+        if sequence is not None and sequence.kept:
+            self._lose(sequence)
+
+    async def end(self, request: Request, deadline: float) -> None:
+        """Give up the request's sequence, whether it goes on or is lost, after those of its requests that are here.
+
+        Raises Refused unknown_field, sequence_not_found; Failed queue_full, deadline_exceeded.
+        """
+        limits, turn = self._kept_here(), request.sequence
+        assert turn is not None, "it names a sequence"
+        key = (request.tenant, turn.id)
+        sequence = self._find(key, Turn(turn.id), limits)
+        await self._own(key, sequence, deadline)
+        there = sequence.kept or sequence.lost
+        if sequence.kept:
+            self._give_up(sequence)
+        sequence.kept = sequence.lost = False
+        self._pass_on(key, sequence)
+        if not there:  # the one before was its last
+            raise _not_found(turn, limits)
+
+    def _kept_here(self) -> Sequences:
+        if self._limits is None:
+            text = "sequence_id: this pipeline keeps nothing from one request to the next (it has no [sequence])"
+            raise Refused(Code.UNKNOWN_FIELD, text, field="sequence_id")
+        return self._limits
 
     def _find(self, key: Key, turn: Turn, limits: Sequences) -> _Sequence:
         """The sequence as it stands in the table; a request that starts one gets it a place there."""
@@ -146,7 +177,7 @@ class SequenceTable:
         sequence = self._table[key] = _Sequence(used_s=now)
         return sequence
 
-    async def _own(self, key: Key, sequence: _Sequence, item: Item) -> None:
+    async def _own(self, key: Key, sequence: _Sequence, deadline: float) -> None:
         """Until no other request of the sequence is in; whoever owns it must pass it on."""
         if not sequence.busy:
             sequence.busy = True
@@ -158,7 +189,7 @@ class SequenceTable:
         sequence.waiting.append(waiter)
         owned = False
         try:
-            await asyncio.wait((waiter,), timeout=max(0.0, item.ticket.deadline - self._clock()))
+            await asyncio.wait((waiter,), timeout=max(0.0, deadline - self._clock()))
             owned = waiter.done()
         finally:
             if not waiter.done():
@@ -203,8 +234,14 @@ class SequenceTable:
         return sequence.worker is not None and self._holders[sequence.worker].deaths != sequence.deaths
 
     def _lose(self, sequence: _Sequence) -> None:
+        self._give_up(sequence)
         sequence.kept, sequence.lost = False, True
         self._lost = True
+
+    def _give_up(self, sequence: _Sequence) -> None:
+        """Its worker may have it, or get it from the request that it runs now; nobody will ask for this number again."""
+        assert sequence.worker is not None, "it was started"
+        self._holders[sequence.worker].given_up.append(sequence.number)
 
     def _freest(self) -> int:
         """The worker that holds the fewest, of those that are up."""
@@ -218,7 +255,10 @@ class SequenceTable:
             self._held[worker] += 1
 
     def _drop(self, key: Key) -> None:
-        self._place(self._table.pop(key), None)
+        sequence = self._table.pop(key)
+        if sequence.kept:
+            self._give_up(sequence)
+        self._place(sequence, None)
 
     def _forget_idle(self, now: float, idle_s: float) -> None:
         idle: list[Key] = []

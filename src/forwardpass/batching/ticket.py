@@ -45,6 +45,11 @@ class Ticket:
     def done(self) -> bool:
         return self.ended.done()
 
+    @property
+    def several(self) -> bool:
+        """Whether its request was cut."""
+        return len(self._parts) > 1
+
     def parts(self) -> list[Part]:
         """In order, once it has ended well."""
         return [part for part in self._parts if part is not None]
@@ -100,6 +105,14 @@ class Item(msgspec.Struct, eq=False):
     def worker(self) -> int | None:
         """The only one that may run it."""
         return None if self.held is None else self.held.worker
+
+    def for_nobody(self) -> "Item":
+        """The same input once more, in the same worker but of a sequence of its own; who asked need not wait for it."""
+        assert self.held is not None, "an item of no sequence can run again for its caller"
+        ticket = Ticket(1, self.ticket.deadline)
+        ticket.ended.add_done_callback(asyncio.Future.exception)  # nobody else looks at how it ended
+        held = self.held._replace(start=True, end=True)
+        return msgspec.structs.replace(self, ticket=ticket, held=held, taken=False, result=None)
 
     @property
     def live(self) -> bool:

@@ -1,8 +1,7 @@
 """Records to answers in this process, in the form and with the errors that a client of a server gets."""
 
-import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,8 +24,6 @@ T = TypeVar("T")
 Record = Mapping[str, object]
 Outcome = Prediction | ForwardpassError
 
-ROWS_TOGETHER_MAX = 4096
-"""Of more records than these the rest waits here: a queue is bounded."""
 _MANY = "/instances"
 
 
@@ -35,7 +32,7 @@ def one(session: Session, record: Record, sequence: Turn | None) -> Prediction:
     request = None
     try:
         request = _request(session, [record], sequence, single=True)
-        return _read(wire.predict("_", {}, None, False), predict.encode(session.answer(request), request))
+        return _read(wire.predict("_", {}, None, False), session.told(request, predict.encode))
     except Failure as failure:
         raise _error(failure, request) from failure
 
@@ -43,13 +40,8 @@ def one(session: Session, record: Record, sequence: Turn | None) -> Prediction:
 def many(session: Session, records: Sequence[Record], sequence: Turn | None) -> list[Outcome]:
     """One outcome per record, in order. Raises ForwardpassError when all fail, or one does not fit the inputs."""
     outcomes: list[Outcome] = []
-    request = None
-    try:
-        for some in _parts(session, records):
-            request = _request(session, some, sequence, single=False)
-            outcomes += _outcomes(session.answer(request), request)
-    except Failure as failure:
-        raise _error(failure, request) from failure
+    for some in _parts(session, records, sequence):
+        outcomes += _together(session, some, sequence)
     failed = [outcome for outcome in outcomes if isinstance(outcome, ForwardpassError)]
     if len(failed) == len(outcomes):
         raise failed[0]
@@ -65,19 +57,28 @@ def body(session: Session, records: Record | Sequence[Record]) -> bytes:
     return answer.body
 
 
-def as_json(record: Record) -> dict[str, Any]:
-    """A record as a client sends it: bytes as base64, arrays as lists."""
-    return {name: _plain(value) for name, value in record.items()}
-
-
-def _parts(session: Session, records: Sequence[Record]) -> list[Sequence[Record]]:
-    """What is asked at once: all, where rows may depend on each other."""
+def _parts(session: Session, records: Sequence[Record], sequence: Turn | None) -> list[Sequence[Record]]:
+    """What is asked at once: one execution's rows, so that a deadline is that of one; all, where rows may depend on
+    each other. Raises ForwardpassError for a record that does not fit the inputs, before any of many is run."""
     variant = session.variant
-    size = min(ROWS_TOGETHER_MAX, variant.version.definition.queue.rows_max)
-    if len(records) <= size or not variant.batch.enabled:
+    size = min(variant.batch.rows_max, variant.version.definition.queue.rows_max)
+    if len(records) <= size or sequence is not None or not (variant.batch.enabled and variant.signature.batched):
         return [records]
-    fields.encode(variant.signature, [_sent(each, variant.signature) for each in records], root=_MANY)  # names the row
+    try:
+        fields.encode(variant.signature, [_sent(each, variant.signature) for each in records], root=_MANY)
+    except Failure as failure:
+        raise _error(failure, None) from failure
     return [records[start : start + size] for start in range(0, len(records), size)]
+
+
+def _together(session: Session, records: Sequence[Record], sequence: Turn | None) -> list[Outcome]:
+    """What ends the request is the outcome of each of its rows, and of no others."""
+    request = None
+    try:
+        request = _request(session, records, sequence, single=False)
+        return session.told(request, _outcomes)
+    except Failure as failure:
+        return [_error(failure, request) for _ in records]
 
 
 def _request(session: Session, records: Sequence[Record], sequence: Turn | None, *, single: bool) -> Request:
@@ -95,31 +96,11 @@ def _sent(record: Record, signature: Signature) -> Record:
         return record
     wanted = {column.name: NUMPY_NAMES.get(column.datatype) for column in signature.columns if column.kind == "tensor"}
     return {
-        name: value if isinstance(value, np.ndarray) and value.dtype.name == wanted.get(name) else _listed(value)
+        name: value
+        if isinstance(value, np.ndarray) and value.dtype.name == wanted.get(name)
+        else wire.plain(value, wire.as_it_is)
         for name, value in record.items()
     }
-
-
-def _listed(value: Any) -> Any:
-    match value:
-        case np.ndarray() | np.generic():
-            return value.tolist()
-        case Mapping():
-            return {name: _listed(each) for name, each in value.items()}
-    return value
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case bytes() | bytearray() | memoryview():
-            return base64.b64encode(value).decode("ascii")
-        case np.ndarray() | np.generic():
-            return value.tolist()
-        case Mapping():
-            return {name: _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-    return value
 
 
 def _outcomes(answer: Answer, request: Request) -> list[Outcome]:

@@ -10,13 +10,14 @@ from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from forwardpass.client_wire import plain
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Step
 from forwardpass.engines.discover import engine_kind, engine_names
 from forwardpass.execution.kinds import kinds
 from forwardpass.pipeline.definition import ENGINE_OF_SUFFIX
 from forwardpass.pipeline.files import name_problem
-from forwardpass.steps.options import Rule, Trouble, did_you_mean
+from forwardpass.steps.options import Rule, Trouble, did_you_mean, file_options
 from forwardpass.steps.protocol import StepKind
 
 
@@ -50,14 +51,9 @@ def constructor(name: str) -> Callable[..., Step]:
     return construct
 
 
-def file_options(kind: StepKind) -> list[str]:
-    """The options of a kind that name a file of the pipeline's folder."""
-    return [each.name for each in _declared(kind) if _rule(each).is_file]
-
-
 def _checked(kind: StepKind, options: dict[str, object]) -> Step:
     """The step with plain options. Raises Misconfigured with everything wrong in them, but for files that are not there."""
-    written = {name: _plain(value) for name, value in options.items() if value is not None}
+    written = {name: plain(value, _path_as_text) for name, value in options.items() if value is not None}
     if kind.name == "model" and "engine" not in written and isinstance(written.get("file"), str):
         suffix = Path(written["file"]).suffix.lower()
         if suffix in ENGINE_OF_SUFFIX:
@@ -74,16 +70,8 @@ def _checked(kind: StepKind, options: dict[str, object]) -> Step:
     return Step(kind.name, written)
 
 
-def _plain(value: Any) -> Any:
-    """As TOML can hold it: a path as text, a tuple as a list, all the way down."""
-    match value:
-        case os.PathLike():
-            return os.fspath(value)
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case dict():
-            return {name: _plain(each) for name, each in value.items()}
-    return value
+def _path_as_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _base_name(value: Any) -> Any:

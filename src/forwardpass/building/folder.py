@@ -5,11 +5,11 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from forwardpass.building.constructors import file_options
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
 from forwardpass.core.pipeline import Step
 from forwardpass.pipeline.files import name_problem
 from forwardpass.pipeline.onnx_file import external_data, is_onnx
+from forwardpass.steps.options import file_options
 from forwardpass.steps.protocol import StepKind
 
 Paths = Mapping[str, str | PathLike[str]]

@@ -11,7 +11,8 @@ pipeline.save("models/reviews/1")
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -19,6 +20,7 @@ from shutil import rmtree
 from types import TracebackType
 from typing import Any, Self, overload
 
+from forwardpass import client_wire as wire
 from forwardpass.building import answers, versions
 from forwardpass.building.folder import Paths, gathered
 from forwardpass.building.functions import Function, function_of
@@ -43,7 +45,9 @@ from forwardpass.core.pipeline import (
 from forwardpass.core.pipeline import Pipeline as Definition
 from forwardpass.core.request import Turn
 from forwardpass.execution.kinds import kinds
-from forwardpass.pipeline.repository import is_pipeline_name
+from forwardpass.pipeline.golden import expected
+from forwardpass.pipeline.golden_files import in_files
+from forwardpass.pipeline.repository import files_of, is_pipeline_name
 from forwardpass.settings import Settings
 
 Record = Mapping[str, object]
@@ -72,7 +76,7 @@ class Pipeline:
     """
 
     definition: Definition
-    files: dict[str, Path]  # of its folder: name -> where it is here
+    files: dict[str, Path | bytes]  # of its folder: name -> where it is here, or what is in it
     name: str
     _own: tuple[Function, ...]
     _threads: int
@@ -106,9 +110,11 @@ class Pipeline:
         functions = {each: function_of(each) for each in steps if not isinstance(each, Step)}
         written = tuple(each if isinstance(each, Step) else functions[each].step for each in steps)
         named, paths = gathered(written, files or {}, kinds())
+        given = _inputs(inputs)
+        examples, pictures = in_files([_plain(each) for each in golden], given, paths)
         definition = Definition(
             steps=named,
-            inputs=_inputs(inputs),
+            inputs=given,
             outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
             description=description,
             rules=tuple(rules),
@@ -117,11 +123,12 @@ class Pipeline:
             queue=queue or Queue(),
             workers=workers or Workers(),
             sequence=sequence,
-            golden=tuple(replace(each, request=answers.as_json(each.request)) for each in golden),
+            golden=examples,
         )
         own = _distinct(functions.values())
-        versions.check(definition, paths, own)
-        self._start(definition, paths, own, name, threads)
+        contents: dict[str, Path | bytes] = {**paths, **pictures}
+        versions.check(definition, contents, own)
+        self._start(definition, contents, own, name, threads)
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, trusted: bool = False, threads: int | None = None) -> Self:
@@ -136,7 +143,7 @@ class Pipeline:
             rmtree(folder, ignore_errors=True)
             raise
         opened = cls.__new__(cls)
-        opened._start(version.definition, versions.files_of(version), (), version.pipeline, threads)
+        opened._start(versions.as_written(version), files_of(version), (), version.pipeline, threads)
         opened._keep(folder)
         opened._version = version
         return opened
@@ -145,11 +152,11 @@ class Pipeline:
     def predict(self, records: Record, *, sequence: Turn | None = None) -> Prediction: ...
     @overload
     def predict(
-        self, records: Sequence[Record], *, sequence: Turn | None = None
+        self, records: Iterable[Record], *, sequence: Turn | None = None
     ) -> list[Prediction | ForwardpassError]: ...
 
     def predict(
-        self, records: Record | Sequence[Record], *, sequence: Turn | None = None
+        self, records: Record | Iterable[Record], *, sequence: Turn | None = None
     ) -> Prediction | list[Prediction | ForwardpassError]:
         """The answer to one record, or one outcome per record of many, as ``forwardpass.client.Client`` gives them.
 
@@ -157,18 +164,21 @@ class Pipeline:
         Raises ForwardpassError when the only record, or every one, has no answer, or when one does not fit the inputs.
         An own function's traceback is a note of the error.
         """
-        session = self._session()
-        if isinstance(records, Mapping):
-            return answers.one(session, records, sequence)
-        return answers.many(session, records, sequence) if records else []
+        with self._session() as session:
+            if isinstance(records, Mapping):
+                return answers.one(session, records, sequence)
+            several = list(records)
+            return answers.many(session, several, sequence) if several else []
 
-    def predict_json(self, records: Record | Sequence[Record]) -> bytes:
+    def predict_json(self, records: Record | Iterable[Record]) -> bytes:
         """The body of the answer that ``POST /predict/{pipeline}`` gives to these. Raises Failure."""
-        return answers.body(self._session(), records)
+        with self._session() as session:
+            return answers.body(session, records if isinstance(records, Mapping) else list(records))
 
     def check(self) -> Checked:
         """Load it, if it is not, and see that its golden examples hold. Raises Misconfigured with what is wrong."""
-        variant = self._session().variant
+        with self._session() as session:
+            variant = session.variant
         assert variant.loaded is not None, "a session's version has loaded"
         return Checked(
             variant.signature.columns,
@@ -189,11 +199,11 @@ class Pipeline:
         return Path(folder)
 
     def close(self) -> None:
-        """Unload it. The next call that needs it loads it again."""
+        """Unload it, once the calls of other threads have ended. The next call that needs it loads it again."""
         with self._lock:
+            ending, self._ending = self._ending, weakref.finalize(self, _nothing)
             self._loaded = None
-            self._ending()
-            self._ending = weakref.finalize(self, _nothing)
+        ending()
 
     def __enter__(self) -> Self:
         return self
@@ -210,7 +220,7 @@ class Pipeline:
     def _start(
         self,
         definition: Definition,
-        files: Mapping[str, Path],
+        files: Mapping[str, Path | bytes],
         own: Sequence[Function],
         name: str,
         threads: int | None,
@@ -228,18 +238,27 @@ class Pipeline:
         self._lock = threading.Lock()
         self._ending = weakref.finalize(self, _nothing)
 
-    def _session(self) -> Session:
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """Loaded, and not unloaded in the block."""
         with self._lock:
-            if self._loaded is None:
-                if self._version is None:
-                    folder = Path(tempfile.mkdtemp(prefix="forwardpass-"))
-                    self._keep(folder)
-                    self._version = versions.staged(self.name, self.definition, self.files, self._own, folder)
-                own = {function.step.use: function.kind for function in self._own}
-                self._loaded = Session(self._version, threads=self._threads, own=own)
-                self._ending = weakref.finalize(self, self._loaded.close)
-                self._ending.atexit = False  # by then its thread is no more
-            return self._loaded
+            session = self._loaded or self._load()
+            session.enter()
+        try:
+            yield session
+        finally:
+            session.exit()
+
+    def _load(self) -> Session:
+        if self._version is None:
+            folder = Path(tempfile.mkdtemp(prefix="forwardpass-"))
+            self._keep(folder)
+            self._version = versions.staged(self.name, self.definition, self.files, self._own, folder)
+        own = {function.step.use: function.kind for function in self._own}
+        self._loaded = Session(self._version, threads=self._threads, own=own)
+        self._ending = weakref.finalize(self, self._loaded.close)
+        self._ending.atexit = False  # by then its thread is no more
+        return self._loaded
 
     def _keep(self, folder: Path) -> None:
         """The folder goes when this object, or the process, does."""
@@ -250,6 +269,12 @@ def _inputs(inputs: Inputs) -> tuple[Input, ...]:
     if isinstance(inputs, Mapping):
         return tuple(Input(name, type) for name, type in inputs.items())
     return tuple(inputs)
+
+
+def _plain(example: Golden) -> Golden:
+    """As TOML can hold it, but for bytes."""
+    request, expect = wire.plain(example.request, wire.as_it_is), wire.plain(example.expect, wire.as_it_is)
+    return replace(example, request=request, expect=expected(expect))
 
 
 def _distinct(functions: Iterable[Function]) -> tuple[Function, ...]:

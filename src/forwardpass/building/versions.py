@@ -1,15 +1,16 @@
 """Versions of pipelines written in Python: checked as a folder would be, written as one, taken in like any other."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from forwardpass.building.functions import Function
-from forwardpass.building.source import prove, source_of
+from forwardpass.building.source import source_of
+from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Pipeline, Version
 from forwardpass.execution.kinds import kinds
-from forwardpass.pipeline import definition, manifest
+from forwardpass.pipeline import definition
 from forwardpass.pipeline.intake import Patience
 from forwardpass.pipeline.repository import Found, digest_of, scan, take_in
 from forwardpass.pipeline.trust import Trust
@@ -20,28 +21,31 @@ _AT_ONCE = Patience(settle_s=0.0)
 """What this process has written itself, or its user asks for now, is finished."""
 
 
-def check(pipeline: Pipeline, files: Mapping[str, Path], own: Sequence[Function]) -> None:
-    """Raises Misconfigured with what would be refused of the folder form, whose files are not read for this."""
+Contents = Mapping[str, Path | bytes]
+"""A folder's files by name: where each is, or what is in it."""
+
+
+def check(pipeline: Pipeline, files: Contents, own: Sequence[Function]) -> None:
+    """Raises Misconfigured with what would be refused of the folder form; what lies elsewhere is not read for this."""
     with tempfile.TemporaryDirectory(prefix="forwardpass-") as folder:
-        for name in (*files, *([OWN_FILE] if own else [])):
-            place = Path(folder, name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch()
+        contents = {**files, **({OWN_FILE: b""} if own else {})}
+        for name, content in contents.items():
+            definition.put(Path(folder), name, content if isinstance(content, bytes) else b"")
         problems = definition.check(pipeline, file="", folder=Path(folder), kinds=kinds())
     if problems:
         raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
 
 
-def write(pipeline: Pipeline, files: Mapping[str, Path], own: Sequence[Function], folder: Path) -> None:
+def write(pipeline: Pipeline, files: Contents, own: Sequence[Function], folder: Path) -> None:
     """The folder form. Raises Misconfigured, also for functions whose source does not stand by itself."""
-    if not own:
-        definition.export(pipeline, folder, files, kinds=kinds())
-        return
-    functions = [function.act for function in own]
-    _write(pipeline, files, source_of(functions), folder, functions)
+    if own:
+        source = source_of([function.act for function in own])
+        source.prove()
+        files = _with_own(files, source.text)
+    definition.export(pipeline, folder, files, kinds=kinds())
 
 
-def staged(name: str, pipeline: Pipeline, files: Mapping[str, Path], own: Sequence[Function], folder: Path) -> Version:
+def staged(name: str, pipeline: Pipeline, files: Contents, own: Sequence[Function], folder: Path) -> Version:
     """The version to be run in this process. Own functions need not have a source: they are here."""
     source = folder / "1"
     try:
@@ -49,7 +53,8 @@ def staged(name: str, pipeline: Pipeline, files: Mapping[str, Path], own: Sequen
     except Misconfigured:
         if not own or source.exists():
             raise
-        _write(pipeline, files, _UNSAVED, source, ())
+        unsaved = f"{_UNSAVED}# {random_id()}\n"  # the digest of what others do must not be that of these
+        definition.export(pipeline, source, _with_own(files, unsaved), kinds=kinds())
     return _taken_in(Found(name, 1, source), folder, trusted=True)
 
 
@@ -62,15 +67,12 @@ def taken_in(path: Path, folder: Path, *, trusted: bool) -> Version:
     return _taken_in(found[0], folder, trusted=trusted)
 
 
-def files_of(version: Version) -> dict[str, Path]:
-    """The files of a version that was taken in, but for those that describe it."""
-    root = Path(version.folder)
-    described = (definition.FILE_NAME, manifest.FILE_NAME)
-    return {
-        place.relative_to(root).as_posix(): place
-        for place in sorted(root.rglob("*"))
-        if place.is_file() and place.relative_to(root).as_posix() not in described
-    }
+def as_written(version: Version) -> Pipeline:
+    """The definition of a version that was taken in, which names the files that its examples send."""
+    file = Path(version.folder, definition.FILE_NAME)
+    if not file.exists():
+        return version.definition
+    return definition.parse(file.read_text("utf-8"), file="", folder=file.parent, kinds=kinds())
 
 
 def _taken_in(found: Found, folder: Path, *, trusted: bool) -> Version:
@@ -80,14 +82,8 @@ def _taken_in(found: Found, folder: Path, *, trusted: bool) -> Version:
     return take_in(found, store, kinds=kinds(), trusted=trust, patience=_AT_ONCE)
 
 
-def _write(
-    pipeline: Pipeline, files: Mapping[str, Path], source: str, folder: Path, functions: Sequence[Callable[..., object]]
-) -> None:
+def _with_own(files: Contents, text: str) -> Contents:
     if OWN_FILE in files:
         problem = Problem("", f"files.{OWN_FILE}", "is written from the functions among the steps", "another name")
         raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
-    with tempfile.TemporaryDirectory(prefix="forwardpass-") as place:
-        written = Path(place, OWN_FILE)
-        written.write_text(source, "utf-8")
-        prove(written, functions)
-        definition.export(pipeline, folder, {**files, OWN_FILE: written}, kinds=kinds())
+    return {**files, OWN_FILE: text.encode()}

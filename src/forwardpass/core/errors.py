@@ -103,17 +103,28 @@ class Code(StrEnum):
 
 
 class Failure(Exception):
-    """A failure with a code. ``field`` is a JSON pointer or a name; ``detail`` goes to the log, never to a client."""
+    """A failure with a code. ``field`` is a JSON pointer or a name; ``detail`` goes to the log, never to a client.
+
+    Whatever text an exception or a value had, what is kept of it can be encoded: a failure always gets through.
+    """
 
     def __init__(
         self, code: Code, text: str, *, field: str = "", detail: str = "", retry_after_s: float | None = None
     ) -> None:
-        super().__init__(text)
+        super().__init__(encodable(text))
         self.code = code
-        self.text = text[:TEXT_BYTES_MAX]
-        self.field = field
+        self.text = encodable(text[:TEXT_BYTES_MAX])
+        self.field = encodable(field)
         self.detail = detail
         self.retry_after_s = retry_after_s
+
+    @property
+    def detail(self) -> str:
+        return self._detail
+
+    @detail.setter
+    def detail(self, detail: str) -> None:
+        self._detail = encodable(detail)
 
 
 class Refused(Failure):
@@ -134,6 +145,10 @@ class Problem:
     allowed: str
     line: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("file", "key", "found", "allowed"):
+            object.__setattr__(self, name, encodable(getattr(self, name)))
+
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         what = f"{self.found}; {self.allowed}" if self.allowed else self.found
@@ -150,6 +165,11 @@ class Misconfigured(Failure):
 
     def __str__(self) -> str:
         return self.text
+
+
+def encodable(text: str) -> str:
+    """The text with what UTF-8 has no form for, half a surrogate pair, written as an escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def show(value: object) -> str:

@@ -16,17 +16,20 @@ FieldKind = Literal["tensor", "text", "texts", "json", "image", "audio", "bytes"
 ENCODED = frozenset({"image", "audio", "bytes"})
 """Kinds whose values are bytes: base64 in JSON."""
 
+TEXT_BYTES_MAX = 1024 * 1024
+"""Of one text, category or element of texts where the pipeline says nothing else: a longer one costs steps seconds."""
+
 Options = dict[str, Any]
 """A step's options as written, checked by the step's kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing a caller sends. Unset bounds do not apply. ``shape`` is per row, without the batch axis; -1 is any."""
+    """One thing a caller sends. Unset bounds do not apply, but that of texts. ``shape`` is per row; -1 is any."""
 
     name: str
     type: InputType
-    bytes_max: int | None = None  # text, bytes, image, audio, category, each of texts: UTF-8 or raw bytes of one value
+    bytes_max: int | None = None  # of one value, UTF-8 or raw; unset, 1 MiB for text, category and each of texts
     bytes_min: int | None = None
     count_max: int | None = None  # texts: how many one value may hold; it holds one at least
     min: float | None = None  # number
@@ -35,6 +38,13 @@ class Input:
     columns: dict[str, Literal["number", "category"]] = field(default_factory=dict)  # record
     datatype: str = ""  # tensor: a V2 name
     shape: tuple[int, ...] = ()  # tensor
+
+    @property
+    def longest(self) -> int | None:
+        """The most bytes of one value, of a record each of its texts; None is any number."""
+        if self.bytes_max is None and self.type in ("text", "texts", "category", "record"):
+            return TEXT_BYTES_MAX
+        return self.bytes_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,6 @@ class Checks:
 
     finite: bool = True
     range: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-
-CostUnit = Literal["rows", "bytes", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +129,9 @@ class Workers:
 class Golden:
     """A request and what must come back, replayed at load, by ``check`` and at rollout."""
 
-    request: dict[str, Any]
-    expect: dict[str, Any]
-    tolerance: float = 1e-4
+    request: dict[str, Any]  # input = its value; of bytes { file = "name" }, or base64
+    expect: dict[str, Any]  # output = its value; of JSON the keys to look at; { missing = true } is null
+    tolerance: float = 1e-4  # of numbers: absolute, or relative where that allows more
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +160,15 @@ class Field:
     with a numpy array of ``datatype`` for each row, whose shapes may differ where ``shape`` says -1 (decoded images,
     UINT8 [height, width, 3]; samples of sound, FP32 [-1]). The others are BYTES, in an object array: str (text,
     category; None = missing), list of str (texts), bytes (bytes, image, audio), plain JSON values (json).
+
+    ``given``: the caller sent these very values, so one that a step cannot use is refused, and is no failure of ours.
     """
 
     name: str
     datatype: str
     shape: tuple[int, ...] = ()
     kind: FieldKind = "tensor"
+    given: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -199,16 +209,16 @@ class Signature:
         for given in self.inputs:
             match given.type:
                 case "text" | "texts" | "bytes" | "image" | "audio":
-                    columns.append(Field(given.name, "BYTES", (), given.type))
+                    columns.append(Field(given.name, "BYTES", (), given.type, given=True))
                 case "number":
-                    columns.append(Field(given.name, "FP64", (), "number"))
+                    columns.append(Field(given.name, "FP64", (), "number", given=True))
                 case "category":
-                    columns.append(Field(given.name, "BYTES", (), "category"))
+                    columns.append(Field(given.name, "BYTES", (), "category", given=True))
                 case "record":
                     for name, kind in given.columns.items():
-                        columns.append(Field(name, "FP64" if kind == "number" else "BYTES", (), kind))
+                        columns.append(Field(name, "FP64" if kind == "number" else "BYTES", (), kind, given=True))
                 case "tensor":
-                    columns.append(Field(given.name, given.datatype, given.shape, "tensor"))
+                    columns.append(Field(given.name, given.datatype, given.shape, "tensor", given=True))
         return tuple(columns)
 
 

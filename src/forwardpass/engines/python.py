@@ -35,7 +35,7 @@ class Python:
                     model.load(str(place.parent), file.threads)
                 self._close = getattr(model, "close", None)
                 called = model.predict
-        except Exception as error:  # the author's code: it may raise anything
+        except (Exception, SystemExit) as error:  # the author's code: it may raise anything
             text = f"{place.name}: {name} could not be loaded"
             raise Misconfigured(Code.LOAD_FAILED, text, detail=traceback.format_exc()) from error
         self._predict: Callable[[dict[str, Any]], Any] = called
@@ -55,7 +55,7 @@ class Python:
         except MemoryError as error:
             text = "the model ran out of memory on this input"
             raise Failed(Code.ENGINE_OUT_OF_MEMORY, text, detail=traceback.format_exc()) from error
-        except Exception as error:  # the author's code: it may raise anything
+        except (Exception, SystemExit) as error:  # the author's code: it may raise anything
             raise Failed(Code.ENGINE_FAILED, "the model raised an error", detail=traceback.format_exc()) from error
         if not isinstance(answer, Mapping) or not all(isinstance(array, np.ndarray) for array in answer.values()):
             detail = f"predict returned {type(answer).__name__}; a dict of name -> numpy array is needed"

@@ -20,7 +20,7 @@ from forwardpass.execution.wire import Frame, OutputMeta, PartMeta, Run, WireErr
 NO_FAILURES: Mapping[int, Failure] = MappingProxyType({})
 
 
-def run_of(batch: int, items: Sequence[Item]) -> tuple[Run, list[Buffer]]:
+def run_of(batch: int, items: Sequence[Item], given_up: Sequence[int] = ()) -> tuple[Run, list[Buffer]]:
     """The frame for these items; columns are laid end to end, item after item, so that the worker need not copy."""
     columns = range(len(items[0].columns))
     buffers: list[Buffer] = [item.columns[column] for column in columns for item in items]
@@ -30,7 +30,8 @@ def run_of(batch: int, items: Sequence[Item]) -> tuple[Run, list[Buffer]]:
         each = [item.shapes[column] for item in items]
         shapes.append(each[:1] if each.count(each[0]) == len(each) else each)
     sequences = [item.held and item.held[1:] for item in items]
-    return Run(batch, [item.rows for item in items], shapes, sizes, sequences if any(sequences) else []), buffers
+    rows = [item.rows for item in items]
+    return Run(batch, rows, shapes, sizes, sequences if any(sequences) else [], list(given_up)), buffers
 
 
 def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> Outcome:
@@ -47,9 +48,9 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
         _check_rows(meta, item.rows)
     outputs: list[list[Tensor]] = [[] for _ in items]
     payloads = split(frame.payload, [sum(output.sizes) for output in done.outputs])
-    for output, payload in zip(done.outputs, payloads, strict=True):
-        _cut(output, payload, done.parts, outputs)
-    parts = [_part(meta, tensors) for meta, tensors in zip(done.parts, outputs, strict=True)]
+    for output, field, payload in zip(done.outputs, fields, payloads, strict=True):
+        _cut(output, field, payload, done.parts, outputs)
+    parts = [_part(meta, tensors, item) for meta, tensors, item in zip(done.parts, outputs, items, strict=True)]
     return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s)
 
 
@@ -67,7 +68,13 @@ def _check_rows(meta: PartMeta, rows: int) -> None:
             raise WireError("a row that the item does not have, or twice")
 
 
-def _cut(output: OutputMeta, payload: memoryview, parts: Sequence[PartMeta], outputs: Sequence[list[Tensor]]) -> None:
+def _cut(
+    output: OutputMeta,
+    field: Field,
+    payload: memoryview,
+    parts: Sequence[PartMeta],
+    outputs: Sequence[list[Tensor]],
+) -> None:
     """One output's bytes to a tensor per item."""
     count = len(parts)
     if len(output.sizes) != count or len(output.shapes) not in (1, count):
@@ -75,18 +82,27 @@ def _cut(output: OutputMeta, payload: memoryview, parts: Sequence[PartMeta], out
     shapes = output.shapes if len(output.shapes) == count else output.shapes * count
     item_bytes = ITEM_BYTES.get(output.datatype)
     start = 0
-    for meta, tensors, shape, size in zip(parts, outputs, shapes, output.sizes, strict=True):
-        if size < 0 or (shape and min(shape) < 0):
+    for meta, tensors, own, size in zip(parts, outputs, shapes, output.sizes, strict=True):
+        if not own or len(own) not in (1, meta.rows):
+            raise WireError("another number of row shapes than rows")
+        if size < 0 or any(shape and min(shape) < 0 for shape in own):
             raise WireError("a negative size")
-        if item_bytes is not None and meta.rows * prod(shape) * item_bytes != size:
+        elements = prod(own[0]) * meta.rows if len(own) == 1 else sum(map(prod, own))
+        if item_bytes is not None and elements * item_bytes != size:
             raise WireError("a slice of another size than its shape says")
-        tensors.append(Tensor(output.datatype, (meta.rows, *shape), payload[start : start + size]))
+        data = payload[start : start + size]
+        if len(own) == 1:
+            tensors.append(Tensor(output.datatype, (meta.rows, *own[0]), data))
+        else:
+            tensors.append(Tensor(output.datatype, (meta.rows, *field.shape), data, own))
         start += size
 
 
-def _part(meta: PartMeta, outputs: Sequence[Tensor]) -> Part:
+def _part(meta: PartMeta, outputs: Sequence[Tensor], item: Item) -> Part:
     if not meta.failures and not meta.notes and meta.failure is None:
         return Part(meta.rows, outputs, NO_FAILURES, ())
+    if meta.failure is not None and item.ticket.several:  # rows of a request that was cut do not depend on each other
+        return Part(0, outputs, dict.fromkeys(range(item.rows), failure_of(*meta.failure)), ())
     failures = {row: failure_of(code, text, detail, field) for row, code, text, detail, field in meta.failures}
     notes = [Note(row, name, value) for row, name, value in meta.notes]
     whole = None if meta.failure is None else failure_of(*meta.failure)

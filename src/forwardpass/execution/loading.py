@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from forwardpass.core.clock import monotonic_s
-from forwardpass.core.errors import Code, Failure, Misconfigured
+from forwardpass.core.errors import Code, Failure, Misconfigured, encodable
 from forwardpass.execution import wire
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.selftest import SelfTest, self_test, warm_up
+from forwardpass.execution.selftest import SelfTest, rows_alone, self_test, warm_up
 from forwardpass.execution.wire import Kind, Load, Loaded, RefusedLoad
 
 DETAIL_BYTES_MAX = 4096
-KNOWN = SelfTest(True, True, 0.0, "tested at the first load", 0)
-"""Stands in for the test after a restart; the front goes by the first load."""
 
 
 def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
@@ -23,8 +21,13 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
         plan = build(load.version, threads=load.threads, settings=load.settings)
         rows_max = load.version.definition.batch.rows_max
         again = load.settings is not None
-        warnings = [*plan.warnings, *warm_up(plan, 1 if again else rows_max)]
-        tested = KNOWN if again else self_test(plan, rows_max)
+        alone = rows_alone(plan, 1) if again else rows_alone(plan)
+        if again:  # the front goes by the first load
+            tested = SelfTest(load.independent, load.independent, 0.0, "tested at the first load", 0)
+        else:
+            tested = self_test(plan, alone, rows_max)
+        plan.independent = tested.independent
+        warnings = [*plan.warnings, *warm_up(plan, alone, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
         send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))
@@ -32,7 +35,10 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
     except Exception as error:  # a border: whatever a model file makes a library raise is the operator's answer
         code = error.code if isinstance(error, Failure) else Code.LOAD_FAILED
         problems = [("", "", f"the model could not be loaded ({code}); the log has the details", "", None)]
-        send(Kind.REFUSED, wire.encode(RefusedLoad(code, problems, traceback.format_exc()[-DETAIL_BYTES_MAX:])))
+        send(
+            Kind.REFUSED,
+            wire.encode(RefusedLoad(code, problems, encodable(traceback.format_exc())[-DETAIL_BYTES_MAX:])),
+        )
         return None
     signature = replace(plan.signature, batched=plan.batched, fixed_rows=plan.fixed_rows)
     loaded = Loaded(

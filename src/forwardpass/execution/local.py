@@ -15,14 +15,15 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem
 from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
+from forwardpass.execution.apart import reply_apart
 from forwardpass.execution.exchange import outcome_of, run_of
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.process import State
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
-from forwardpass.execution.selftest import self_test
+from forwardpass.execution.selftest import rows_alone, self_test
 from forwardpass.execution.states import States
 from forwardpass.execution.wire import Done, Frame, Kind, Loaded
-from forwardpass.steps.protocol import StepKind
+from forwardpass.steps.protocol import Column, StepKind
 
 
 class LocalWorker:
@@ -46,12 +47,13 @@ class LocalWorker:
         self.loaded: Loaded | None = None
         self.pid: int | None = None
         self.deaths = 0
+        self.given_up: list[int] = []
         self._version = version
         self._threads = threads
         self._clock = clock
         self._own = own or {}
         self._plan: Plan | None = None
-        self._states = States(version.definition.sequence, clock)
+        self._states = States(version.definition.sequence)
         self._refusal: Misconfigured | None = None
         self._settled = asyncio.Event()
         self._last: asyncio.Future[Outcome] | None = None
@@ -73,7 +75,10 @@ class LocalWorker:
         finally:
             if self.state is not State.REFUSED:
                 self.state = State.STOPPED
-            self._thread.submit(self._close)  # after what runs there now
+            try:
+                self._thread.submit(self._close)  # after what runs there now
+            except RuntimeError:  # the interpreter is ending, and has ended its thread before
+                self._close()
             self._thread.shutdown(wait=False)
 
     async def first_load(self) -> Loaded:
@@ -92,17 +97,20 @@ class LocalWorker:
 
     def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
         """Run a batch now; see batching.Executor."""
-        self._last = asyncio.get_running_loop().run_in_executor(self._thread, self._outcome, items)
+        self._last = asyncio.get_running_loop().run_in_executor(self._thread, self._outcome, items, self.given_up)
+        self.given_up = []
         return self._last
 
     def _load(self) -> None:
         started = self._clock()
         try:
             plan = self._plan = build(self._version, threads=self._threads, own=self._own)
-            tested = self_test(plan, self._version.definition.batch.rows_max)
+            rows_max = self._version.definition.batch.rows_max
+            tested = self_test(plan, rows_alone(plan), rows_max)
+            plan.independent = tested.independent
         except Misconfigured as refusal:
             self._refusal = refusal
-        except Exception as error:  # a border: whatever a model file makes a library raise is the answer to its load
+        except BaseException as error:  # a border: whatever is raised, sys.exit() too, is the answer to its load
             code = error.code if isinstance(error, Failure) else Code.LOAD_FAILED
             problem = Problem("", "", f"the model could not be loaded: {type(error).__name__}: {error}", "")
             self._refusal = Misconfigured(code, (problem,), detail=traceback.format_exc())
@@ -123,39 +131,40 @@ class LocalWorker:
         if self._plan is not None:
             self._plan.close()
 
-    def _outcome(self, items: Sequence[Item]) -> Outcome:
+    def _outcome(self, items: Sequence[Item], given_up: Sequence[int]) -> Outcome:
         started = self._clock()
+        self._states.forget(given_up)
         parts = [self._part(item) for item in items]
         return Outcome(parts, 0.0, self._clock() - started, 0.0)
 
     def _part(self, item: Item) -> Part:
         """There and back in the wire's own form: so a value has the bytes it would have had from a worker."""
         assert self._plan is not None, "nothing is sent to a worker that has not loaded"
-        fields = self._plan.signature.outputs
         try:
             reply = _reply(self._plan, self._states, item)
-        except Failure as failure:
-            reply = merged([failure], fields)
-        except Exception:  # a border: it becomes the answer of this item
+        except BaseException:  # a border: what would end a process (sys.exit) is the answer of this item
             failed = Failed(Code.INTERNAL, "the pipeline failed on this request", detail=traceback.format_exc())
-            reply = merged([failed], fields)
+            reply = merged([failed], self._plan.signature.outputs)
         meta = wire.encode(Done(0, reply.parts, reply.outputs, 0.0, 0.0, 0.0))
         frame = Frame(Kind.DONE, meta, memoryview(b"".join(reply.buffers)))
-        (part,) = outcome_of(frame, (item,), fields).parts
+        (part,) = outcome_of(frame, (item,), self._plan.signature.outputs).parts
         return part
 
 
 def _reply(plan: Plan, states: States, item: Item) -> Reply:
-    """Raises the Failure of all its rows."""
     run, buffers = run_of(0, (item,))
     staged = states.stage(run)
+    columns: dict[str, Column] = {}
     try:
-        batch = staged.batch(columns_of(plan.signature.columns, run, memoryview(b"".join(buffers)), plan.padding))
+        columns = columns_of(plan.signature.columns, run, memoryview(b"".join(buffers)), plan.padding)
+        batch = staged.batch(columns)
         plan.preprocess(batch)
         plan.execute(batch)
         plan.postprocess(batch)
         reply = reply_of(batch, plan.signature.outputs, run, plan.padding)
         staged.keep(batch)
         return reply
+    except Exception as error:  # a border: it becomes the answer of this item
+        return reply_apart(plan, staged, columns, error)
     finally:
         staged.commit()

@@ -70,7 +70,7 @@ class Model:
             return answers[0]
         for name, first in answers[0].items():
             if any(answer[name].shape[1:] != first.shape[1:] for answer in answers):
-                text = f"{name}: rows of one request have answers of different shapes; send them one by one"
+                text = f"{name}: the model answers rows of one batch with different shapes"
                 raise Failed(Code.BAD_OUTPUT_SHAPE, text, field=name)
         return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 

@@ -96,6 +96,8 @@ class ModelStep:
         self.warnings: list[str] = []
         self.platform = ""
         self.settings: dict[str, Any] = {}  # the engine and its options in effect
+        self.place = ""
+        self.mixed = False  # rows of different items have gone through the model together, since somebody cleared it
 
     def check(self, options: Options, folder: Path) -> Sequence[Trouble]:
         values, troubles = read(ModelOptions, {key: value for key, value in options.items() if key in OWN}, folder)
@@ -117,7 +119,14 @@ class ModelStep:
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
         model, bound = self.model(options), self._bound(options, known)
         made = zip(model.signature.outputs, _made(model, options, bound), strict=True)
-        return _runner(model, bound, {graph.name: field for graph, field in made}, context.place)
+        self.place = context.place
+        return _runner(self, bound, {graph.name: field for graph, field in made})
+
+    @property
+    def loaded(self) -> Model:
+        """The model, once it has been loaded."""
+        assert self._model is not None, "whoever asks has built the plan"
+        return self._model
 
     def model(self, options: Options) -> Model:
         """The loaded model; the first call loads it. Raises Misconfigured."""
@@ -161,7 +170,8 @@ class ModelStep:
         return [bind(wanted, mapped, known, kind.own_code, alone=len(inputs) == 1) for wanted in inputs]
 
 
-def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field], place: str) -> Prepared:
+def _runner(step: ModelStep, bound: Sequence[Bound], made: Mapping[str, Field]) -> Prepared:
+    model = step.loaded
     strings = [each for each in bound if each.wanted.datatype == "BYTES"]
     ragged = {graph for graph, field in made.items() if field.kind == "ragged"}
 
@@ -169,14 +179,19 @@ def _runner(model: Model, bound: Sequence[Bound], made: Mapping[str, Field], pla
         for each in strings:
             fail_unfit(batch, each.source)
         batch.settle()
-        carried = Carried(model, batch, place) if model.state else None
+        carried = Carried(model, batch, step.place) if model.state else None
 
         def predict(rows: Rows) -> dict[str, Column]:
             inputs = {each.wanted.name: each.rows_of(batch, rows) for each in bound}
+            first, last = (0, -1) if rows is ALL else (rows[0], rows[-1])
+            step.mixed = step.mixed or batch.origin[first] != batch.origin[last]  # the rows of an item are neighbours
             if carried is not None:
                 return carried.predict(inputs, rows)
             return model.predict(inputs, batch.rows if rows is ALL else len(rows))
 
+        fixed = model.signature.fixed_rows
+        if fixed and batch.rows % fixed and batch.failures:  # those that are left cannot run without the others
+            raise next(iter(batch.failures.values()))
         if batch.rows:
             outputs = predicted(batch, bound, ragged, predict, carried.steps() if carried else (ALL,))
             if carried is not None:

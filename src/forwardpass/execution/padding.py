@@ -27,7 +27,12 @@ def pad(arrays: Sequence[Column], padding: Padding, name: str) -> Column:
 
 
 def cut(column: Column, field: Field, length: int, padded: int) -> Column:
-    """Rows of an output without their padding: only where row axis 0 is free and as long as the rows were padded to."""
+    """Rows of an output without their padding: only where row axis 0 is free and as long as the rows were padded to.
+
+    A ragged output's rows have lengths of their own, whatever the rows were padded to.
+    """
+    if field.kind == "ragged":
+        return column
     if field.shape[:1] == (-1,) and column.shape[1] == padded:
         return column[:, :length]
     return column

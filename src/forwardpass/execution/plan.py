@@ -3,9 +3,10 @@
 ``build`` reads the fields from the inputs through every step, so that a step that cannot work is found at load.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from forwardpass.steps.rules.verdicts import prepare as apply_rules
 from forwardpass.steps.rules.verdicts import withhold
 
 NOTHING_TO_FOLD = "a step that expands rows before it, such as expand"
+FREE_ROWS = "a model whose first axis is free, or 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Plan:
     """Steps before the first model, from the first to the last, and after it. ``close`` it once.
 
     The three calls take rows that fail by themselves out of the batch; they raise a Failure that concerns all rows.
-    No step sees a batch without rows. Each part may run in another thread, one batch at a time in each.
+    No step sees a batch without rows. Each part may run in another thread, one batch at a time in each: of
+    ``preprocess`` that is seen to here, of the other two by whoever calls them.
     """
 
     definition: Pipeline
@@ -50,6 +53,8 @@ class Plan:
     models: Sequence[Stage]
     after: Sequence[Stage]
     loaded: Sequence[ModelStep]
+    independent: bool = False  # proved by the self-test: a row's answer is the same with others and without
+    preparing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def batched(self) -> bool:
@@ -64,7 +69,8 @@ class Plan:
         return self.definition.batch.padding
 
     def preprocess(self, batch: Batch) -> None:
-        _run(self.before, batch)
+        with self.preparing:
+            _run(self.before, batch)
 
     def execute(self, batch: Batch) -> None:
         _run(self.models, batch)
@@ -197,16 +203,12 @@ def _plan(
     stages: Sequence[Stage],
 ) -> Plan:
     first, behind = (min(models), max(models) + 1) if models else (len(stages), len(stages))
-    loaded = [
-        model.model(definition.steps[index].options).signature
-        for index, model in models.items()
-        if not stages[index].depth  # elements are never a caller's rows
-    ]
-    batched = all(each.batched for each in loaded)
-    fixed = [each.fixed_rows for each in loaded if each.fixed_rows is not None]
+    outside = [index for index in models if not stages[index].depth]  # elements are never a caller's rows
+    batched = all(models[index].loaded.signature.batched for index in outside)
+    fixed = _fixed_rows(models, outside)
     return Plan(
         definition=definition,
-        signature=Signature(inputs, outputs, batched, max(fixed, default=None)),
+        signature=Signature(inputs, outputs, batched, fixed),
         platform=next((model.platform for model in models.values()), "forwardpass"),
         warnings=[f"steps[{index}]: {text}" for index, model in models.items() for text in model.warnings],
         settings=[model.settings for model in models.values()],
@@ -215,6 +217,24 @@ def _plan(
         after=stages[behind:],
         loaded=tuple(models.values()),
     )
+
+
+def _fixed_rows(models: Mapping[int, ModelStep], outside: Sequence[int]) -> int | None:
+    """The rows that a request must have, if a model says. Raises Misconfigured for one that could never have its own."""
+    asked: int | None = None
+    for index, model in models.items():
+        fixed = model.loaded.signature.fixed_rows
+        if fixed is None or (fixed == 1 and index not in outside):
+            continue
+        found = f"the model's first axis is fixed at {fixed}"
+        if index not in outside:
+            text = f"{found}, and here it gets as many rows as there are elements"
+            raise Misconfigured(Code.DEFINITION_INVALID, (Problem(FILE, f"steps[{index}].file", text, FREE_ROWS),))
+        if fixed > 1 and asked not in (None, 1, fixed):
+            text = f"{found}, and another's at {asked}"
+            raise Misconfigured(Code.DEFINITION_INVALID, (Problem(FILE, f"steps[{index}].file", text, FREE_ROWS),))
+        asked = max(asked or 1, fixed)
+    return asked
 
 
 @contextmanager

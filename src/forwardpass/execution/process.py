@@ -38,8 +38,14 @@ DEATHS_MAX = 5
 LEAVE_TIME_S = 2.0
 LOG_LINE_BYTES_MAX = 4096
 LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
-_ENVIRONMENT_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-_ENVIRONMENT_SET = {"ORT_DISABLE_TELEMETRY": "1"}  # a server does not report to anybody
+_ENVIRONMENT_KEPT = (
+    "PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
+)  # fmt: skip
+_ENVIRONMENT_SET = {
+    "ORT_DISABLE_TELEMETRY": "1",  # a server does not report to anybody
+    "OPENCV_FOR_THREADS_NUM": "1",  # the worker's threads are its engine's
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for work leave the cores to those at work
+}
 _log = logging.getLogger("forwardpass.execution")
 
 
@@ -72,6 +78,7 @@ class WorkerProcess:
         self.refusal: Misconfigured | None = None
         self.pid: int | None = None
         self.deaths = 0
+        self.given_up: list[int] = []
         self._version = version
         self._threads = threads
         self._clock = clock
@@ -139,7 +146,7 @@ class WorkerProcess:
         """Send a batch now; see batching.Executor."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         batch = next(self._ids)
-        run, buffers = run_of(batch, items)
+        run, buffers = run_of(batch, items, self.given_up)
         try:
             if self.state is not State.READY or self._end is None:
                 raise BrokenPipeError
@@ -151,6 +158,7 @@ class WorkerProcess:
             _log.error("batch could not be sent", extra=self._event(reason=str(error), items=len(items)))
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             return future
+        self.given_up = []
         self._running[batch] = _Running(items, future, self._clock())
         return future
 
@@ -166,7 +174,9 @@ class WorkerProcess:
             self.pid, self._end = process.pid, end
             code = Code.WORKER_CRASHED
             try:
-                load = Load(self._version, self._threads, self.loaded.settings if self.loaded else None)
+                load = Load(self._version, self._threads, None)
+                if self.loaded:
+                    load = Load(self._version, self._threads, self.loaded.settings, self.loaded.independent)
                 wire.send(end, Kind.LOAD, wire.encode(load))
                 loop.add_reader(end.fileno(), self._readable)
                 async with asyncio.TaskGroup() as watchers:

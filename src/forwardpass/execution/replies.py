@@ -1,4 +1,7 @@
-"""The worker's half of the wire: a Run frame's bytes to columns, and the rows that came out to a Done frame."""
+"""The worker's half of the wire: a Run frame's bytes to columns, and the rows that came out to a Done frame.
+
+Items that were run by themselves, and rows of an item that were, are put together again as if they had run together.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import ENCODED, Field, Padding
 from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes, unpack_texts
 from forwardpass.execution.answers import no_rows
@@ -71,9 +74,7 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
             padded = padded_length(lengths, padding.buckets)
             pieces = [cut(piece, field, length, padded) for piece, length in zip(pieces, lengths, strict=True)]
         encoded = [_encoded(field, piece) for piece in pieces]
-        shapes = [piece.shape[1:] for piece in pieces]
-        same = shapes.count(shapes[0]) == len(shapes)
-        metas.append(OutputMeta(field.name, field.datatype, shapes[:1] if same else shapes, [len(e) for e in encoded]))
+        metas.append(OutputMeta(field.name, field.datatype, _shapes(field, pieces), [len(e) for e in encoded]))
         buffers.extend(encoded)
     largest = max(map(sum, zip(*(meta.sizes for meta in metas), strict=True)), default=0)
     if largest > ANSWER_BYTES_MAX:
@@ -100,21 +101,21 @@ def per_item(
 
 
 def merged(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply:
-    """Replies of items that ran one by one, as if they had run together."""
+    """Replies of items that ran one by one, each by itself, as if they had run together."""
     parts: list[PartMeta] = []
     for reply in replies:
         if isinstance(reply, Failure):
-            parts.append(PartMeta(0, [], [], (reply.code, reply.text, reply.detail, reply.field)))
+            parts.append(PartMeta(0, [], [], _told(reply)))
         else:
             parts.extend(reply.parts)
     metas: list[OutputMeta] = []
     buffers: Buffers = []
     for index, field in enumerate(fields):
-        shapes: list[Shape] = []
+        shapes: list[list[Shape]] = []
         sizes: list[int] = []
         for reply in replies:
             if isinstance(reply, Failure):
-                shapes.append(())
+                shapes.append([()])
                 sizes.append(0)
             else:
                 shapes.extend(reply.outputs[index].shapes)
@@ -124,6 +125,36 @@ def merged(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply
     return Reply(parts, metas, buffers)
 
 
+def joined_rows(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> Reply:
+    """Replies of an item's rows that ran one by one, as the reply of the item."""
+    failures: list[tuple[int, str, str, str, str]] = []
+    notes: list[tuple[int, str, dict[str, Any]]] = []
+    there: list[Reply] = []
+    for row, reply in enumerate(replies):
+        if isinstance(reply, Failure):
+            failures.append((row, *_told(reply)))
+            continue
+        (part,) = reply.parts
+        failures += [(row, code, text, detail, field) for _, code, text, detail, field in part.failures]
+        notes += [(row, name, value) for _, name, value in part.notes]
+        if part.rows:
+            there.append(reply)
+    metas: list[OutputMeta] = []
+    buffers: Buffers = []
+    for index, field in enumerate(fields):
+        shapes = [reply.outputs[index].shapes[0][0] for reply in there]
+        if not shapes:
+            shapes = [no_rows(field).shape[1:]]
+        buffers.append(b"".join([reply.buffers[index] for reply in there]))
+        same = shapes[:1] if shapes.count(shapes[0]) == len(shapes) else shapes
+        metas.append(OutputMeta(field.name, field.datatype, [same], [len(buffers[-1])]))
+    return Reply([PartMeta(len(there), failures, notes)], metas, buffers)
+
+
+def _told(failure: Failure) -> tuple[str, str, str, str]:
+    return failure.code.value, failure.text, failure.detail, failure.field
+
+
 def _parts(batch: Batch, rows: Sequence[int]) -> list[PartMeta]:
     """Per item the rows that are alive, the failures and the notes."""
     if not batch.failures and not batch.notes:
@@ -131,7 +162,7 @@ def _parts(batch: Batch, rows: Sequence[int]) -> list[PartMeta]:
     parts: list[PartMeta] = []
     for start, end in pairwise(accumulate(rows, initial=0)):
         failures = [
-            (place - start, failure.code.value, failure.text, failure.detail, failure.field)
+            (place - start, *_told(failure))
             for place, failure in sorted(batch.failures.items())
             if start <= place < end
         ]
@@ -152,16 +183,29 @@ def _column(field: Field, buffer: memoryview, rows: int, shape: Shape) -> Column
 
 
 def _stacked(field: Field, piece: Column) -> Column:
-    """The rows of one item in one array. Raises Refused when they have different shapes: a tensor has one."""
+    """The rows of one item in one array, where they are of one shape."""
     if not len(piece):
         return no_rows(replace(field, kind="tensor"))
     if any(value.shape != piece[0].shape for value in piece):
-        text = f"{field.name}: rows of one request have answers of different shapes; send them one by one"
-        raise Refused(Code.SHAPE_MISMATCH, text, field=field.name)
+        return piece
     return np.stack(list(piece))
 
 
+def _unlike(field: Field, piece: Column) -> bool:
+    """Whether its rows have shapes of their own still."""
+    return piece.dtype == object and field.kind == "ragged"
+
+
+def _shapes(field: Field, pieces: Sequence[Column]) -> list[list[Shape]]:
+    if any(_unlike(field, piece) for piece in pieces):
+        return [[row.shape for row in piece] if _unlike(field, piece) else [piece.shape[1:]] for piece in pieces]
+    shapes = [piece.shape[1:] for piece in pieces]
+    return [shapes[:1]] if shapes.count(shapes[0]) == len(shapes) else [[shape] for shape in shapes]
+
+
 def _encoded(field: Field, piece: NDArray[Any]) -> bytes | memoryview:
+    if _unlike(field, piece):
+        return b"".join([bytes(_encoded(field, row[np.newaxis])) for row in piece])
     if field.kind in ("json", "texts"):
         return pack_bytes(_JSON.encode(value) for value in piece)
     if field.datatype == "BYTES":

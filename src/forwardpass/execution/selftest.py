@@ -1,15 +1,17 @@
 """Proof at load: that a row's answer does not depend on the rows it shares a batch with. And the first, slow runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Failure
-from forwardpass.core.pipeline import Padding
+from forwardpass.core.pipeline import Input, Padding, Pipeline, Signature
 from forwardpass.execution.difference import difference, same_bits
+from forwardpass.execution.model_step import ModelStep
 from forwardpass.execution.padding import cut, pad, padded_length
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.synthetic import FREE_SIZES, Item, items
@@ -18,7 +20,7 @@ from forwardpass.steps.protocol import Batch, Column, Slots
 ROWS_TESTED = 8
 ROWS_TESTED_SLOW = 3
 SLOW_S = 0.25  # one row alone
-WARM_UP_MAX_S = 3.0
+TRIED_MAX_S = 3.0  # after so much of self-test and warm-up no larger batch is begun for the warm-up's sake
 BATCH_TESTED_MAX = 64
 
 DETAIL_CHARACTERS_MAX = 500
@@ -26,6 +28,19 @@ GIVE_EXAMPLES = "give golden examples, two at least"
 
 Answer = dict[str, Column]
 """One row's outputs."""
+
+Answers = Callable[[Sequence[Item]], list[Answer]]
+"""Of rows in one batch. Raises the Failure of any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Rows that can be run, each with its answer alone; ``slow`` ones are few. With it the last failure, if one failed."""
+
+    rows: Sequence[tuple[Item, Answer]]
+    slow: bool
+    failure: Failure | None
+    started_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +54,94 @@ class SelfTest:
     rows_tested: int
 
 
-def self_test(plan: Plan, rows_max: int) -> SelfTest:
-    """Compare rows alone with the same rows in batches of several sizes and orders, the golden requests first.
+def rows_alone(plan: Plan, wanted: int = ROWS_TESTED, *, clock: Clock = monotonic_s) -> Alone:
+    """The rows that self-test and warm-up go by, the golden requests first; one is enough where none shares a batch."""
+    together = plan.batched and plan.definition.batch.enabled
+    return _alone(
+        lambda free: items(plan.definition, plan.signature, ROWS_TESTED, free),
+        partial(_answers, plan),
+        wanted if together else 1,
+        clock,
+    )
+
+
+def self_test(plan: Plan, alone: Alone, rows_max: int) -> SelfTest:
+    """Compare rows alone with the same rows in batches of several sizes and orders.
 
     Not proved is not independent: a model with a fixed first axis, no two rows that run, an error or other rows in a
-    batch, a difference over ``batch.tolerance``. Where no rows are to share a batch nothing is tried.
+    batch, a difference over ``batch.tolerance``. A model that no two of the rows went through together, such as one
+    behind a detector that found nothing, is tested by itself. Where no rows are to share a batch nothing is tried.
     """
     if not plan.definition.batch.enabled:
         return SelfTest(False, True, 0.0, "batch.enabled is false", 0)
     if not plan.batched:
         size = plan.fixed_rows
         return _no("the model has no axis for rows" if size is None else f"the model's first axis is fixed at {size}")
-    started = monotonic_s()
-    alone, failure = _alone(plan, ROWS_TESTED)
-    took_s = monotonic_s() - started
-    if len(alone) < 2:
-        found = "no row" if not alone else "only one row"
-        why = f"; the last that was tried failed: {failure.text}" if failure else ""
-        return _no(f"{found} to test with: {GIVE_EXAMPLES}{why}", len(alone))
-    order = list(range(len(alone)))
+    for step in plan.loaded:
+        step.mixed = False
+    tolerance = plan.definition.batch.tolerance
+    tested = _compared(alone, partial(_answers, plan), rows_max, tolerance, plan.loaded)
+    for step in plan.loaded:
+        if tested.independent and not step.mixed and step.loaded.signature.batched:
+            tested = _with(tested, _model_alone(step, rows_max, tolerance), step)
+    return tested
+
+
+def _model_alone(step: ModelStep, rows_max: int, tolerance: float) -> SelfTest:
+    """The same for a model as it is, without the steps around it."""
+    inputs = step.loaded.signature.inputs
+    given = tuple(Input(each.name, "tensor", datatype=each.datatype, shape=each.shape) for each in inputs)
+    made = partial(items, Pipeline((), given), Signature(given, ()), ROWS_TESTED)
+
+    def answers(rows: Sequence[Item]) -> list[Answer]:
+        columns, _ = _joined(rows, None)
+        outputs = step.loaded.predict(columns, len(rows))
+        return [{name: column[row : row + 1] for name, column in outputs.items()} for row in range(len(rows))]
+
+    return _compared(_alone(made, answers, ROWS_TESTED, monotonic_s), answers, rows_max, tolerance, ())
+
+
+def _with(tested: SelfTest, inner: SelfTest, step: ModelStep) -> SelfTest:
+    """What was found of the pipeline, and of a model in it by itself."""
+    return SelfTest(
+        inner.independent,
+        tested.bitwise and inner.bitwise,
+        max(tested.max_difference, inner.max_difference),
+        inner.reason and f"{step.place}, by itself, as no two rows met in it: {inner.reason}",
+        tested.rows_tested,
+    )
+
+
+def _compared(alone: Alone, answers: Answers, rows_max: int, tolerance: float, steps: Sequence[ModelStep]) -> SelfTest:
+    """The rows in batches of several sizes and orders. ``steps`` are ``mixed`` then if unlike rows met in them."""
+    rows, count = alone.rows, len(alone.rows)
+    if count < 2:
+        found = "no row" if not rows else "only one row"
+        why = f"; the last that was tried failed: {alone.failure.text}" if alone.failure else ""
+        return _no(f"{found} to test with: {GIVE_EXAMPLES}{why}", count)
+    order = list(range(count))
     large = min(rows_max, BATCH_TESTED_MAX)
-    orders = [order, order[::-1], order[:3]]
-    if took_s > SLOW_S * len(alone):  # a load must not take minutes
-        orders = [order[::-1], order[:2]]
-    elif large > len(order):
-        orders.append([order[place % len(order)] for place in range(large)])
+    orders = [order[::-1], order[:2]] if alone.slow else [order, order[::-1], order[:3]]  # a load must not take minutes
+    if large > count and not alone.slow:
+        orders.append([order[place % count] for place in range(large)])
     bitwise, largest = True, 0.0
     for each in orders:
-        rows = [alone[place] for place in each]
+        met = [step.mixed for step in steps]
         try:
-            answers = _answers(plan, [item for item, _ in rows])
+            found_of = answers([rows[place][0] for place in each])
         except Failure as failure:
-            return _no(f"a batch of {len(rows)} fails where each row alone does not: {failure.text}", len(alone))
-        for (_, expected), answer in zip(rows, answers, strict=True):
-            for name, column in expected.items():
+            return _no(f"a batch of {len(each)} fails where each row alone does not: {failure.text}", count)
+        if len(each) > count:  # a row that meets itself says nothing
+            for step, before in zip(steps, met, strict=True):
+                step.mixed = before
+        for place, answer in zip(each, found_of, strict=True):
+            for name, column in rows[place][1].items():
                 apart = difference(column, answer[name])
                 bitwise = bitwise and same_bits(column, answer[name])
                 largest = max(largest, apart)
-                if apart > plan.definition.batch.tolerance:
-                    return SelfTest(False, False, largest, _reason(name, apart, len(rows), plan), len(alone))
-    return SelfTest(True, bitwise, largest, "", len(alone))
+                if apart > tolerance:
+                    return SelfTest(False, False, largest, _reason(name, apart, len(each), tolerance), count)
+    return SelfTest(True, bitwise, largest, "", count)
 
 
 def untried(reason: str) -> bool:
@@ -86,26 +149,25 @@ def untried(reason: str) -> bool:
     return GIVE_EXAMPLES in reason
 
 
-def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: float = WARM_UP_MAX_S) -> list[str]:
-    """Run a batch of each size that is usual (1, 2, 4 … rows_max), within the budget.
+def warm_up(plan: Plan, alone: Alone, rows_max: int, *, clock: Clock = monotonic_s) -> list[str]:
+    """Run a batch of each size that is usual (1, 2, 4 … rows_max), while there is time left.
 
     Returns warnings for the operator: what was left out, and why, if no row could be run at all.
     """
-    started = clock()
-    alone, failure = _alone(plan, 1)  # the batch of 1
-    rows = [item for item, _ in alone]
-    if failure is not None and not rows:
-        detail = failure.detail.strip()[-DETAIL_CHARACTERS_MAX:]
-        return [f"no made-up row could be run before serving: {failure.text}" + (f"\n{detail}" if detail else "")]
+    rows = [item for item, _ in alone.rows[:1]]  # the batch of 1
+    if alone.failure is not None and not rows:
+        detail = alone.failure.detail.strip()[-DETAIL_CHARACTERS_MAX:]
+        return [f"no made-up row could be run before serving: {alone.failure.text}" + (f"\n{detail}" if detail else "")]
     larger = [1 << power for power in range(1, rows_max.bit_length()) if 1 << power < rows_max]
     together = plan.batched and plan.definition.batch.enabled and rows_max > 1
     sizes = [*larger, rows_max] if rows and together else []
     took_s = 0.0
     for place, size in enumerate(sizes):
         before = clock()
-        if before - started + 2 * took_s > budget_s:
+        if before - alone.started_s + 2 * took_s > TRIED_MAX_S:
             left = ", ".join(map(str, sizes[place:]))
-            return [f"warm-up stopped after {before - started:.1f} s: no batch of {left} rows was run before serving"]
+            spent_s = before - alone.started_s
+            return [f"warm-up stopped after {spent_s:.1f} s: no batch of {left} rows was run before serving"]
         try:
             _answers(plan, rows * size)
         except Failure:
@@ -114,29 +176,29 @@ def warm_up(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s, budget_s: 
     return []
 
 
-def _alone(plan: Plan, wanted: int) -> tuple[list[tuple[Item, Answer]], Failure | None]:
-    """Up to ``wanted`` rows that can be run, each with its answer alone; slow ones are enough at ROWS_TESTED_SLOW.
+def _alone(made: Callable[[int], Sequence[Item]], answers: Answers, wanted: int, clock: Clock) -> Alone:
+    """Up to ``wanted`` of the rows that are ``made`` with free dimensions of a size; slow ones are enough at ROWS_TESTED_SLOW.
 
-    Free dimensions have the first of the sizes with which there are two such rows, or the last. With it comes the last
-    failure of a row, if one failed.
+    The size is the first of FREE_SIZES with which there are two such rows, or the last.
     """
+    begun = clock()
     found: list[tuple[Item, Answer]] = []
     last: Failure | None = None
     for free in FREE_SIZES:
         found = []
-        for item in items(plan.definition, plan.signature, ROWS_TESTED, free):
-            started = monotonic_s()
+        for item in made(free):
+            started = clock()
             try:
-                found.append((item, _answers(plan, [item])[0]))
+                found.append((item, answers([item])[0]))
             except Failure as failure:
                 last = failure
                 continue  # not a row this pipeline takes
-            enough = min(wanted, ROWS_TESTED_SLOW) if monotonic_s() - started > SLOW_S else wanted
+            enough = min(wanted, ROWS_TESTED_SLOW) if clock() - started > SLOW_S else wanted
             if len(found) >= enough:
-                return found, last
+                return Alone(found, clock() - begun > SLOW_S * len(found), last, begun)
         if len(found) > 1:
             break
-    return found, last
+    return Alone(found, clock() - begun > SLOW_S * len(found), last, begun)
 
 
 def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
@@ -181,8 +243,7 @@ def _no(reason: str, rows_tested: int = 0) -> SelfTest:
     return SelfTest(False, False, 0.0, reason, rows_tested)
 
 
-def _reason(name: str, apart: float, rows: int, plan: Plan) -> str:
+def _reason(name: str, apart: float, rows: int, tolerance: float) -> str:
     if math.isinf(apart):
         return f"output {name} of a row is another one in a batch of {rows} than alone"
-    tolerance = plan.definition.batch.tolerance
     return f"output {name} of a row differs by {apart:.3g} in a batch of {rows} from alone; {tolerance:g} is allowed"

@@ -1,42 +1,35 @@
 """What a worker keeps of each sequence from one request to the next.
 
 A request works on a copy, which counts only once its row has an answer: a row that fails, and a batch that must be run
-again item by item, find what was there before. The front decides which sequences there are; whatever it has forgotten
-goes when it was idle for long enough, or to make room.
+again item by item, find what was there before. The front decides which sequences there are, and says with each batch
+which ones it gave up.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
 
-from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Sequences
 from forwardpass.execution.wire import Run, WireError
 from forwardpass.steps.protocol import Batch, Column, Slots
 
-IDLE_SLACK_S = 600.0
-"""Kept for longer than the front does, which counts a request that still waits as a use."""
-
-
-@dataclass(slots=True)
-class _Kept:
-    slots: Slots
-    used_s: float
+SLACK = 2
+"""So many times what the front allows: it may take a new sequence in before we are told which old one it gave up."""
 
 
 class States:
     """The store. Used by both threads of a worker; no sequence is ever in two batches at a time."""
 
-    def __init__(self, limits: Sequences | None, clock: Clock) -> None:
-        self._limits = limits or Sequences()
-        self._clock = clock
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # the least lately used first
+    def __init__(self, limits: Sequences | None) -> None:
+        self._kept_max = SLACK * (limits or Sequences()).sequences_max
+        self._kept: OrderedDict[int, Slots] = OrderedDict()  # the least lately used first
         self._staged: set[int] = set()
+        self._given_up: set[int] = set()  # while a batch works on them
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -44,6 +37,7 @@ class States:
 
     def stage(self, run: Run) -> "Staged":
         """What the batch of this frame works on; ``commit`` it once it is done."""
+        self.forget(run.given_up)
         if not run.sequences:
             return Staged(self, run, {})
         if len(run.sequences) != len(run.rows):
@@ -58,44 +52,52 @@ class States:
                     raise WireError("an item of a sequence with another number of rows than 1")
                 assert number not in self._staged, "one sequence is in two batches at a time"
                 self._staged.add(number)
-                kept = self._kept.get(number)
-                found[item] = {} if start else None if kept is None else kept.slots
+                found[item] = {} if start else self._kept.get(number)
         return Staged(self, run, found)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Nobody will ask for these again; what a batch still works on goes once that is done."""
+        with self._lock:
+            for number in numbers:
+                self._kept.pop(number, None)
+                if number in self._staged:
+                    self._given_up.add(number)
 
     def settle(self, run: Run, written: Mapping[int, Slots]) -> Callable[[], None]:
         """Keep what the items of a batch wrote; the sequences of other items stay as they were. Returns what undoes it.
 
         To be undone only while the front has not been answered: until then nobody else sees these sequences.
         """
-        now = self._clock()
-        before: dict[int, _Kept | None] = {}
+        before: dict[int, Slots | None] = {}
         with self._lock:
             for item, sequence in enumerate(run.sequences):
                 if sequence is None:
                     continue
                 number, _, end = sequence
                 self._staged.discard(number)
-                if item in written:
+                if number in self._given_up:
+                    self._given_up.discard(number)
+                elif item in written:
                     before[number] = self._kept.get(number)
-                    self._put(number, None if end else _Kept(_frozen(written[item]), now))
-            self._make_room(now)
+                    self._put(number, None if end else _frozen(written[item]))
+            self._make_room()
         return lambda: self._restore(before)
 
-    def _restore(self, before: Mapping[int, _Kept | None]) -> None:
+    def _restore(self, before: Mapping[int, Slots | None]) -> None:
         with self._lock:
             for number, kept in before.items():
                 self._put(number, kept)
 
-    def _put(self, number: int, kept: _Kept | None) -> None:
+    def _put(self, number: int, slots: Slots | None) -> None:
         self._kept.pop(number, None)
-        if kept is not None:
-            self._kept[number] = kept  # as the last used
+        if slots is not None:
+            self._kept[number] = slots  # as the last used
 
-    def _make_room(self, now: float) -> None:
-        while self._kept:
-            number, oldest = next(iter(self._kept.items()))
-            idle = now - oldest.used_s > self._limits.idle_s + IDLE_SLACK_S
-            if number in self._staged or not (idle or len(self._kept) > self._limits.sequences_max):
+    def _make_room(self) -> None:
+        """Only a front that does not say what it gave up makes it needed."""
+        while len(self._kept) > self._kept_max:
+            number = next(iter(self._kept))
+            if number in self._staged:
                 return
             del self._kept[number]
 
@@ -119,6 +121,7 @@ class Staged:
                 batch.fail(row, Failed(Code.SEQUENCE_LOST, text, field="sequence_id"))
             else:
                 batch.sequences[row] = dict(slots)
+        batch.ending = {place for each, place in self._places(item).items() if self._ends(each)}
         batch.settle()
         return batch
 
@@ -132,6 +135,10 @@ class Staged:
     def commit(self) -> Callable[[], None]:
         """See ``States.settle``."""
         return self.states.settle(self.run, self.written)
+
+    def _ends(self, item: int) -> bool:
+        sequence = self.run.sequences[item]
+        return sequence is not None and sequence[2]
 
     def _by_place(self, item: int | None) -> dict[int, Slots | None]:
         return {place: self.found[each] for each, place in self._places(item).items()}

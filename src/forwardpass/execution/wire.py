@@ -62,11 +62,12 @@ class Frame(NamedTuple):
 
 
 class Load(msgspec.Struct, array_like=True, frozen=True):
-    """``settings`` of an earlier load of the same version: what was tested then is not tested again."""
+    """``settings`` and ``independent`` of an earlier load of the same version: what was tested is not tested again."""
 
     version: Version
     threads: int
     settings: list[dict[str, Any]] | None
+    independent: bool = False
 
 
 class Loaded(msgspec.Struct, array_like=True, frozen=True):
@@ -97,6 +98,7 @@ class Run(msgspec.Struct, array_like=True, frozen=True):
     shapes: list[list[tuple[int, ...]]]  # [column][item], or one entry when all items agree
     sizes: list[int]  # bytes per column, all items
     sequences: list[tuple[int, bool, bool] | None] = []  # per item (number, starts it, ends it); [] = none has one
+    given_up: list[int] = []  # numbers of sequences that nobody will ask for again
 
 
 class PartMeta(msgspec.Struct, array_like=True, frozen=True):
@@ -111,7 +113,7 @@ class PartMeta(msgspec.Struct, array_like=True, frozen=True):
 class OutputMeta(msgspec.Struct, array_like=True, frozen=True):
     name: str
     datatype: str
-    shapes: list[tuple[int, ...]]  # row shape per item, or one entry when all items agree
+    shapes: list[list[tuple[int, ...]]]  # [item][row], one row where an item's agree; one item where all agree
     sizes: list[int]  # bytes per item
 
 

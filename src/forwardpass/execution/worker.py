@@ -2,8 +2,8 @@
 
 Two threads take turns: whoever holds the wire receives a batch and preprocesses it, then waits for the engine and lets
 the other have the wire. So the next batch is prepared while the current one runs, and a lone batch is never handed from
-thread to thread. A third says every second that the process is alive. A batch that fails as a whole is run item by
-item, so that one request's fault is never its neighbours' (FAULTS R11).
+thread to thread. A third says every second that the process is alive. A batch that fails as a whole is run again in
+parts, so that one request's fault is never its neighbours' (``apart``, FAULTS R11).
 """
 
 import os
@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.execution import wire
+from forwardpass.execution.apart import failure_of, reply_apart
 from forwardpass.execution.box import close_box
-from forwardpass.execution.loading import DETAIL_BYTES_MAX, loaded_plan
+from forwardpass.execution.loading import loaded_plan
 from forwardpass.execution.plan import Plan
-from forwardpass.execution.replies import Reply, columns_of, merged, per_item, reply_of, too_large
+from forwardpass.execution.replies import Reply, columns_of, merged, reply_of, too_large
 from forwardpass.execution.states import Staged, States
-from forwardpass.execution.wire import Done, Kind, Load, Run
+from forwardpass.execution.wire import Done, Kind, Load
 from forwardpass.steps.protocol import Batch, Column
 
 BEAT_S = 1.0
@@ -57,7 +58,7 @@ class Worker:
         plan = loaded_plan(load, self.send)
         if plan is None:
             return
-        self._states = States(plan.definition.sequence, monotonic_s)
+        self._states = States(plan.definition.sequence)
         second = threading.Thread(target=self._take_turns, args=(plan,), name="turns")
         second.start()
         self._take_turns(plan)
@@ -116,7 +117,7 @@ class Worker:
             plan.preprocess(batch)
             return Job(staged, columns, batch, monotonic_s() - started)
         except Exception as error:  # a border: it becomes the answer of this batch
-            return Job(staged, columns, None, monotonic_s() - started, _failure(error))
+            return Job(staged, columns, None, monotonic_s() - started, failure_of(error))
 
     def _execute(self, plan: Plan, job: Job) -> None:
         started = executed = monotonic_s()
@@ -130,7 +131,7 @@ class Worker:
             reply = reply_of(job.batch, plan.signature.outputs, run, plan.padding)
             staged.keep(job.batch)
         except Exception as error:  # a border: find out whose fault it is
-            reply = _one_by_one(plan, job, _failure(error))
+            reply = reply_apart(plan, staged, job.columns, error)
             executed = monotonic_s()
         times = (job.preprocess_s, executed - started, monotonic_s() - executed)
         undo = staged.commit()  # before the answer: the next request of a sequence may follow it at once
@@ -143,34 +144,6 @@ class Worker:
 
     def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float]) -> None:
         self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
-
-
-def _one_by_one(plan: Plan, job: Job, failure: Failure) -> Reply:
-    """Each item by itself; with one item only, or no columns to begin with, the failure stands."""
-    run = job.staged.run
-    if len(run.rows) == 1 or not job.columns:
-        return merged([failure] * len(run.rows), plan.signature.outputs)
-    replies: list[Reply | Failure] = []
-    for item, (rows, columns) in enumerate(per_item(job.columns, run, plan.padding)):
-        batch = job.staged.batch(columns, item)
-        try:
-            plan.preprocess(batch)
-            plan.execute(batch)
-            plan.postprocess(batch)
-            replies.append(reply_of(batch, plan.signature.outputs, Run(run.batch, [rows], [], []), None))
-            job.staged.keep(batch, item)
-        except Exception as error:  # a border: this item's own answer
-            replies.append(_failure(error))
-    return merged(replies, plan.signature.outputs)
-
-
-def _failure(error: Exception) -> Failure:
-    if isinstance(error, Failure):
-        return error
-    detail = "".join(traceback.format_exception(error))[-DETAIL_BYTES_MAX:]
-    if isinstance(error, MemoryError):
-        return Failed(Code.ENGINE_OUT_OF_MEMORY, "the worker's memory limit was reached", detail=detail)
-    return Failed(Code.INTERNAL, "the pipeline failed on this request", detail=detail)
 
 
 def main() -> None:

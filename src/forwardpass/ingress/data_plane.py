@@ -13,6 +13,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialects import predict, v2, v2_answer, v2_metadata
+from forwardpass.ingress.dialects.envelope import answer_headers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import Match, Table
 from forwardpass.ingress.status import Dialect, error_answer
@@ -51,6 +52,7 @@ class DataPlane:
             "model_metadata": self._model_metadata,
             "model_ready": self._model_ready,
             "batches": self._batches,
+            "end_sequence": self._end_sequence,
         }
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
@@ -95,9 +97,14 @@ class DataPlane:
         try:
             request = await self._decoded(http, variant, id, decode)
             answer = await self._handle.answer(variant, request)
-            if sum([tensor.bytes_total for tensor in answer.outputs.values()]) < OFF_LOOP_BYTES_MIN:
-                return encode(answer, request)
-            return await asyncio.to_thread(encode, answer, request)
+            try:
+                if sum([tensor.bytes_total for tensor in answer.outputs.values()]) < OFF_LOOP_BYTES_MIN:
+                    return encode(answer, request)
+                return await asyncio.to_thread(encode, answer, request)
+            except BaseException:
+                if not answer.failures:
+                    variant.sequences.untold(request)
+                raise
         finally:
             variant.exit()
 
@@ -155,6 +162,12 @@ class DataPlane:
         if not variant.ready:
             raise Failed(Code.NOT_READY, f'no worker of "{variant.version.pipeline}" answers', retry_after_s=1.0)
         return v2_metadata.model_ready(variant.version.pipeline, True)
+
+    async def _end_sequence(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
+        variant = self._handle.route(match.pipeline, match.number)
+        request = predict.decode_end(http, id, Timeline(http.received_s))
+        await self._handle.end_sequence(variant, request)
+        return HttpAnswer(200, b"{}", headers=answer_headers(id, variant.version, request.sequence))
 
     async def _batches(self, http: HttpRequest, match: Match, id: str) -> HttpAnswer:
         return HttpAnswer(200, orjson.dumps(batches_report(self._handle.route(match.pipeline, match.number))))

@@ -33,6 +33,8 @@ ROUTES: tuple[Route, ...] = (
     Route(b"POST", "/v2/models/{pipeline}/versions/{version}/infer", "v2_infer", "infer", "data", "V2 inference"),
     Route(b"POST", "/predict/{pipeline}", "predict", "infer", "data", "one record or many, as plain JSON or raw bytes"),
     Route(b"POST", "/predict/{pipeline}/{version}", "predict", "infer", "data", "the same, of one version"),
+    Route(b"DELETE", "/predict/{pipeline}", "end_sequence", "infer", "data", "end the sequence X-Sequence-Id names"),
+    Route(b"DELETE", "/predict/{pipeline}/{version}", "end_sequence", "infer", "data", "the same, of one version"),
     Route(b"GET", "/v2/health/live", "live", "open", "data", "the process runs"),
     Route(b"GET", "/v2/health/ready", "ready", "open", "data", "every pipeline answers"),
     Route(b"GET", "/v2", "server_metadata", "read", "data", "name, version, extensions"),

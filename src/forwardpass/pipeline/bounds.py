@@ -91,7 +91,7 @@ def check_numbers(values: Sequence[float], given: Input, at: At) -> None:
 
 def check_lengths(elements: Sequence[bytes | None], given: Input, at: At) -> None:
     """Refuse an element longer or shorter than the input allows, or a missing one where there must be one."""
-    optional, shortest, longest = may_be_missing(given), given.bytes_min, given.bytes_max
+    optional, shortest, longest = may_be_missing(given), given.bytes_min, given.longest
     for row, element in enumerate(elements):
         if element is None:
             if not optional:

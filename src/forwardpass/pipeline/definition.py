@@ -54,7 +54,7 @@ def check(pipeline: Pipeline, *, file: str, folder: Path, kinds: Mapping[str, St
         if "use" in step.options
     ]
     understood, more = _examine(to_document(pipeline), file, folder, kinds)
-    return problems + more or _digest_problems(understood, file, folder)
+    return problems + more or _size_problems(pipeline, file) or _digest_problems(understood, file, folder)
 
 
 def bare(model_file: str) -> Pipeline:
@@ -77,10 +77,13 @@ def to_toml(pipeline: Pipeline) -> str:
     return toml_text(to_document(pipeline))
 
 
-def export(pipeline: Pipeline, folder: Path, files: Mapping[str, Path], *, kinds: Mapping[str, StepKind]) -> None:
-    """Write the folder form of a pipeline: ``pipeline.toml`` and a copy of each of ``files`` (name in it -> where it is).
+def export(
+    pipeline: Pipeline | str, folder: Path, files: Mapping[str, Path | bytes], *, kinds: Mapping[str, StepKind]
+) -> None:
+    """Write the folder form of a pipeline, given as such or as the text of its ``pipeline.toml``, and its ``files``.
 
-    The folder must not exist and appears whole or not at all. Raises Misconfigured with what ``check`` says of it.
+    These are by name in it where each is, or what is in it. The folder must not exist and appears whole or not at all.
+    Raises Misconfigured with what ``check`` or ``parse`` says of it.
     """
     if folder.exists():
         raise Misconfigured(Code.DEFINITION_INVALID, (Problem(str(folder), "", "is there already", "a new folder"),))
@@ -90,16 +93,33 @@ def export(pipeline: Pipeline, folder: Path, files: Mapping[str, Path], *, kinds
     draft = folder.parent / f".tmp-{random_id()}"
     draft.mkdir(parents=True)
     try:
-        for name, source in files.items():
-            (draft / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, draft / name)
-        problems = check(pipeline, file=str(folder / FILE_NAME), folder=draft, kinds=kinds)
-        if problems:
-            raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
-        write_file(draft / FILE_NAME, to_toml(pipeline).encode())
+        for name, content in files.items():
+            put(draft, name, content)
+        text = _checked_text(pipeline, str(folder / FILE_NAME), draft, kinds)
+        write_file(draft / FILE_NAME, text.encode())
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def put(folder: Path, name: str, content: Path | bytes) -> None:
+    """Write a file of a folder, by its plain relative name."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        place.write_bytes(content)
+    else:
+        shutil.copyfile(content, place)
+
+
+def _checked_text(pipeline: Pipeline | str, file: str, folder: Path, kinds: Mapping[str, StepKind]) -> str:
+    if isinstance(pipeline, str):
+        parse(pipeline, file=file, folder=folder, kinds=kinds)
+        return pipeline
+    problems = check(pipeline, file=file, folder=folder, kinds=kinds)
+    if problems:
+        raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
+    return to_toml(pipeline)
 
 
 def _load(text: str, file: str) -> dict[str, Any]:
@@ -144,6 +164,13 @@ def _placed(problems: list[Problem], text: str, file: str) -> tuple[Problem, ...
     if more > 0:
         placed[PROBLEMS_MAX:] = [Problem(file, "", f"{more} more problems", "")]
     return tuple(placed)
+
+
+def _size_problems(pipeline: Pipeline, file: str) -> list[Problem]:
+    size = len(to_toml(pipeline).encode())
+    if size <= DEFINITION_BYTES_MAX:
+        return []
+    return [Problem(file, "", f"{size} bytes as {FILE_NAME}", f"at most {DEFINITION_BYTES_MAX} bytes")]
 
 
 def _digest_problems(pipeline: Pipeline, file: str, folder: Path) -> list[Problem]:

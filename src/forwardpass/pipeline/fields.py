@@ -7,7 +7,7 @@ bounds. Types are strict: "1" is not a number, true is not 1, 1.0 is not an inte
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from math import nan, prod
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import ENCODED, Field, Input, Signature
 from forwardpass.core.request import Answer
-from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, Tensor, pack_bytes, pack_texts, unpack_bytes
+from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, Tensor, byte_offsets, pack_bytes, pack_texts, unpack_bytes
 from forwardpass.pipeline.bounds import (
     FLOATS,
     At,
@@ -65,7 +65,7 @@ def decode(answer: Answer, *, arrays: bool = False) -> list[dict[str, object] | 
     """
     kinds = {field.name: field.kind for field in answer.signature.outputs}
     columns = {
-        name: _rows_apart(tensor, arrays)
+        name: _rows_apart(tensor, name, kinds.get(name, "tensor"), arrays)
         if tensor.shapes
         else list(_array(tensor))
         if arrays and tensor.datatype in NUMPY_NAMES and tensor.datatype != "FP16"
@@ -83,15 +83,19 @@ def decode(answer: Answer, *, arrays: bool = False) -> list[dict[str, object] | 
     return rows
 
 
-def _rows_apart(tensor: Tensor, arrays: bool) -> list[Any]:
+def _rows_apart(tensor: Tensor, name: str, kind: str, arrays: bool) -> list[Any]:
     """The rows of a tensor whose rows have shapes of their own."""
+    ends = [0, *accumulate(map(prod, tensor.shapes))]  # counted in elements
+    if tensor.datatype == "BYTES":
+        offsets = byte_offsets(tensor.data, ends[-1])
+        ends = [offsets[end] for end in ends]
+    else:
+        ends = [end * ITEM_BYTES[tensor.datatype] for end in ends]
     rows: list[Any] = []
-    start = 0
-    for shape in tensor.shapes:
-        size = prod(shape) * ITEM_BYTES[tensor.datatype]
-        row = Tensor(tensor.datatype, (1, *shape), memoryview(tensor.data)[start : start + size])
-        rows += list(_array(row)) if arrays and tensor.datatype != "FP16" else _plain_numbers(row)
-        start += size
+    for shape, (start, end) in zip(tensor.shapes, pairwise(ends), strict=True):
+        row = Tensor(tensor.datatype, (1, *shape), memoryview(tensor.data)[start:end])
+        numbers = arrays and tensor.datatype in NUMPY_NAMES and tensor.datatype != "FP16"
+        rows += list(_array(row)) if numbers else plain(row, name, kind)
     return rows
 
 

@@ -13,6 +13,9 @@ from forwardpass.pipeline import fields
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
+NULL = {"missing": True}
+"""How an example says that null must come: TOML has no word for it."""
+
 
 async def verify(handle: Handle, variant: Variant, clock: Clock) -> None:
     """Raises Misconfigured golden_mismatch listing every example that does not come out as written."""
@@ -53,11 +56,25 @@ def _differences(golden: Golden, found: Mapping[str, object], key: str) -> list[
     return problems
 
 
+def expected(value: Any) -> Any:
+    """What an example expects as TOML can say it: ``NULL`` for each None."""
+    match value:
+        case None:
+            return dict(NULL)
+        case dict():
+            return {name: expected(each) for name, each in value.items()}
+        case list() | tuple():
+            return [expected(each) for each in value]
+    return value
+
+
 def close(found: object, wanted: object, tolerance: float) -> bool:
     """Equal, with numbers within ``tolerance`` (absolute, or relative to what was wanted), lists element by element.
 
-    Of an object only the keys that are wanted count.
+    Of an object only the keys that are wanted count; ``NULL`` stands for null.
     """
+    if found is None:
+        return wanted is None or wanted == NULL
     if isinstance(wanted, bool) or isinstance(found, bool):
         return found is wanted
     if isinstance(wanted, (int, float)) and isinstance(found, (int, float)):

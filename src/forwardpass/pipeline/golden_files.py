@@ -1,17 +1,21 @@
 """Golden examples with files: ``request = { image = { file = "golden/cat.png" } }`` sends a file of the version's folder."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from forwardpass.core.pipeline import ENCODED, Golden, Pipeline
+from forwardpass.core.pipeline import ENCODED, Golden, Input, Pipeline
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.toml_lines import join
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 _KEY = "file"
+_FOLDER = "golden"
+_SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg"}
+"""How a file begins -> what whoever looks into the folder opens it by; without one it serves as well."""
 
 
 def problems(pipeline: Pipeline, folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -35,6 +39,33 @@ def resolved(pipeline: Pipeline, folder: Path) -> Pipeline:
         for each in pipeline.golden
     )
     return replace(pipeline, golden=golden)
+
+
+def in_files(
+    examples: Sequence[Golden], inputs: Sequence[Input], taken: Collection[str] = ()
+) -> tuple[tuple[Golden, ...], dict[str, bytes]]:
+    """The examples with names of files where they hold bytes, and what is in these files, none of them one of ``taken``."""
+    names: dict[bytes, str] = {}
+    encoded = {given.name for given in inputs if given.type in ENCODED}
+    numbers = count(1)
+
+    def written(value: Any) -> Any:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            return value
+        content = bytes(value)
+        if content not in names:
+            suffix = next((suffix for start, suffix in _SUFFIXES.items() if content.startswith(start)), "")
+            candidates = (f"{_FOLDER}/{number}{suffix}" for number in numbers)
+            names[content] = next(name for name in candidates if name not in taken)
+        return {_KEY: names[content]}
+
+    found = tuple(
+        replace(
+            each, request={name: written(value) if name in encoded else value for name, value in each.request.items()}
+        )
+        for each in examples
+    )
+    return found, {name: content for content, name in names.items()}
 
 
 def _named(pipeline: Pipeline, golden: Golden) -> Iterator[tuple[str, str]]:

@@ -44,6 +44,10 @@ class Handle:
         """Which variant answers; the dialect decodes against its signature."""
         return self.routes.find(pipeline, number)
 
+    async def end_sequence(self, variant: Variant, request: Request) -> None:
+        """Give up what is kept of the request's sequence, once those before it have ended; it needs no rows."""
+        await variant.sequences.end(request, self._deadline(request))
+
     async def answer(self, variant: Variant, request: Request) -> Answer:
         """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
         items: Sequence[Item] = ()
@@ -90,14 +94,12 @@ class Handle:
         if not variant.available:
             text = f'pipeline "{variant.version.pipeline}" keeps losing its workers'
             raise Failed(Code.MODEL_UNAVAILABLE, text, retry_after_s=5.0)
-        asked_s = self._deadline_default_s if request.deadline_s is None else request.deadline_s
-        now = self._clock()
-        request.timeline.admitted = now
-        deadline = request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
+        request.timeline.admitted = now = self._clock()
+        deadline = self._deadline(request)
         if deadline <= now:
             raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was admitted")
         fixed = variant.signature.fixed_rows
-        if fixed is not None and request.rows != fixed:
+        if fixed not in (None, 1, request.rows):
             text = f"the model takes exactly {fixed} rows; {request.rows} were sent"
             raise Refused(Code.SHAPE_MISMATCH, text)
         for name in request.outputs:
@@ -105,6 +107,10 @@ class Handle:
                 known = ", ".join(field.name for field in variant.signature.outputs)
                 raise Refused(Code.UNKNOWN_OUTPUT, f'output "{show(name)}" does not exist; there are: {known}')
         return deadline
+
+    def _deadline(self, request: Request) -> float:
+        asked_s = self._deadline_default_s if request.deadline_s is None else request.deadline_s
+        return request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
 
     def _refuse_quarantined(self, variant: Variant, items: Sequence[Item]) -> None:
         if len(variant.quarantine):

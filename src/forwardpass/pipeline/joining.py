@@ -3,21 +3,17 @@
 from collections.abc import Sequence
 
 from forwardpass.batching.ticket import Part
-from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import Tensor
 
 
 def joined(field: Field, index: int, parts: Sequence[Part]) -> Tensor:
-    """Output ``index`` of all parts. Rows of a ragged field may differ in shape. Raises Refused where others do."""
+    """Output ``index`` of all parts; rows of unlike shape keep the shapes they have."""
     tensors = [part.outputs[index] for part in parts if part.rows]
     data = b"".join([tensor.data for tensor in tensors])
     rows = sum([part.rows for part in parts])
     shape = tensors[0].shape[1:] if tensors else tuple(max(size, 0) for size in field.shape)
-    if all(tensor.shape[1:] == shape for tensor in tensors):
+    if all(tensor.shape[1:] == shape and not tensor.shapes for tensor in tensors):
         return Tensor(field.datatype, (rows, *shape), data)
-    if field.kind != "ragged":
-        text = f'output "{field.name}" has rows of different shape; send them in requests of their own'
-        raise Refused(Code.SHAPE_MISMATCH, text)
-    shapes = [tensor.shape[1:] for tensor in tensors for _ in range(tensor.shape[0])]
+    shapes = [each for tensor in tensors for each in tensor.shapes or [tensor.shape[1:]] * tensor.shape[0]]
     return Tensor(field.datatype, (rows, *field.shape), data, shapes)

@@ -132,6 +132,14 @@ def load(
     return Version(pipeline, number, digest, str(folder), resolved(understood, folder), digest in trusted)
 
 
+def files_of(version: Version) -> dict[str, Path]:
+    """The files of a version that was taken in, but for those that describe it: name -> where it is."""
+    root = Path(version.folder)
+    described = (definition.FILE_NAME, manifest.FILE_NAME)
+    places = {place.relative_to(root).as_posix(): place for place in sorted(root.rglob("*")) if place.is_file()}
+    return {name: place for name, place in places.items() if name not in described}
+
+
 def sweep(store: Path) -> None:
     """Remove the drafts that killed processes left behind: those older than any take-in lasts."""
     for draft in store.glob(f"{_DRAFT_PREFIX}*"):

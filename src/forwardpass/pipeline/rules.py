@@ -18,6 +18,7 @@ from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.steps.catalogue import OWN_PREFIX, kind_of
 from forwardpass.steps.catalogue import kinds as built_in
+from forwardpass.steps.options import file_options
 from forwardpass.steps.own import FILE as OWN_FILE
 from forwardpass.steps.protocol import StepKind
 from forwardpass.steps.rules.ready import mistakes
@@ -93,8 +94,8 @@ def _one_input(given: Input, key: str, written: Mapping[str, Any]) -> Iterator[F
         ):
             allowed = ", ".join(sorted(fitting))
             yield f"{key}.{name}", f"has no effect on an input of type {given.type}", f"allowed with it: {allowed}"
-    if given.bytes_min is not None and given.bytes_max is not None and given.bytes_min > given.bytes_max:
-        yield f"{key}.bytes_min", f"{given.bytes_min} is more than bytes_max", f"0 to {given.bytes_max}"
+    if given.bytes_min is not None and given.longest is not None and given.bytes_min > given.longest:
+        yield f"{key}.bytes_min", f"{given.bytes_min} is more than bytes_max", f"0 to {given.longest}"
     if given.min is not None and given.max is not None and given.min > given.max:
         yield f"{key}.min", f"{given.min:g} is more than max", f"at most {given.max:g}"
     if given.type == "record" and not given.columns:
@@ -133,7 +134,7 @@ def _kind(use: str, kinds: Mapping[str, StepKind]) -> StepKind | None:
 
 
 def _options(step: Step, kind: StepKind, key: str, folder: Path) -> Iterator[Finding]:
-    misplaced = dict(_misplaced_files(step, folder))
+    misplaced = dict(_misplaced_files(step, kind, folder))
     for option, found in misplaced.items():
         yield f"{key}.{option}", found, "a plain relative name of a file in the folder"
     engine, file = step.options.get("engine"), step.options.get("file")
@@ -144,13 +145,12 @@ def _options(step: Step, kind: StepKind, key: str, folder: Path) -> Iterator[Fin
             yield join(key, option) if option in step.options else f"{key}.{option}".rstrip("."), found, allowed
 
 
-def _misplaced_files(step: Step, folder: Path) -> Iterator[tuple[str, str]]:
-    for option, name in step.options.items():
-        names_file = option in ("file", "tokenizer") or option.endswith("_file")
-        if names_file and isinstance(name, str):
-            problem = file_problem(folder, name)
-            if problem:
-                yield option, f"{show(name)}: {problem}"
+def _misplaced_files(step: Step, kind: StepKind, folder: Path) -> Iterator[tuple[str, str]]:
+    for option in file_options(kind):
+        name = step.options.get(option)
+        problem = file_problem(folder, name) if isinstance(name, str) else ""
+        if problem:
+            yield option, f"{show(name)}: {problem}"
 
 
 def _outputs_and_checks(pipeline: Pipeline) -> Iterator[Finding]:

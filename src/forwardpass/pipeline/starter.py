@@ -83,7 +83,14 @@ def draft(found: Recognised) -> Pipeline:
 
 
 def starter(
-    name: str, signature: Signature, model_file: str, golden: Sequence[Golden], *, apart: str = "", proved: bool = True
+    name: str,
+    signature: Signature,
+    model_file: str,
+    golden: Sequence[Golden],
+    *,
+    apart: str = "",
+    proved: bool = True,
+    assumed: str = "",
 ) -> str:
     """A commented definition of at most 60 lines that serves a model as it is and shows what to add.
 
@@ -93,6 +100,7 @@ def starter(
     return "".join(
         [
             f"# Pipeline {toml_value(name)}. After a change: forwardpass check FOLDER\n",
+            *([f"# Assumed, so look whether it is right: {_comment(assumed)}\n"] if assumed else []),
             f"description = {toml_value(name)}\n",
             *_outputs(signature),
             "\n",

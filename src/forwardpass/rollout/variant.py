@@ -141,7 +141,9 @@ class Variant:
         elif not self.batch.enabled:
             self.batching_reason = "off: batch.enabled is false"
         signature = self.signature
-        self.grouping = Grouping(signature.columns, self.batch, batched=signature.batched, outputs=signature.outputs)
+        self.grouping = Grouping(
+            signature.columns, self.batch, batched=signature.batched, fixed_rows=signature.fixed_rows
+        )
 
     def _enter(self, stage: Stage) -> None:
         self.stage = move(self.stage, stage)

@@ -11,8 +11,9 @@ from forwardpass.steps.boxes.crops import CROP_BOXES, TURN_IMAGE
 from forwardpass.steps.boxes.decode import DECODE_BOXES
 from forwardpass.steps.boxes.drawing import DRAW_BOXES, ENCODE_IMAGE
 from forwardpass.steps.boxes.grid import DECODE_GRID
+from forwardpass.steps.boxes.mapped import MAP_BOXES
 from forwardpass.steps.boxes.masks import MASK_POLYGONS
-from forwardpass.steps.boxes.nms import MAP_BOXES, NMS
+from forwardpass.steps.boxes.nms import NMS
 from forwardpass.steps.boxes.refine import PLACE_POINTS, REFINE_BOXES
 from forwardpass.steps.boxes.regions import TEXT_REGIONS
 from forwardpass.steps.bytes import BYTE_WINDOWS

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Refused
-from forwardpass.core.pipeline import Field
+from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.pipeline import Field, FieldKind
 from forwardpass.core.tensor import NUMPY_NAMES
-from forwardpass.steps.kind import NUMBER, Fit, Kind, fail_nan, invalid, is_float, pick
+from forwardpass.steps.kind import NUMBER, Fit, Kind, fail_nan, invalid, is_float, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, option, several, table, whole
 from forwardpass.steps.plain import plain
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column
@@ -49,35 +49,30 @@ class Expand:
     count_max: int = option(whole(1, ELEMENTS_MAX), "the most elements of one row", 1000)
 
 
-def _double_names(options: Expand) -> list[Trouble]:
-    names = [*options.over.values(), *options.keep]
-    return [
-        ("over", f"{name!r} is there twice", "names of their own") for name in {n for n in names if names.count(n) > 1}
-    ]
-
-
 def _expanded_fields(options: Expand, known: FieldMap) -> list[Field]:
     made = [pick(known, name, _ANY, "keep") for name in options.keep]
     for source, name in options.over.items():
         field = pick(known, source, _LIST, f"over.{source}")
         match field.kind:
             case "texts":
-                made.append(Field(name, "BYTES", (), "text"))
+                made.append(Field(name, "BYTES", (), "text", given=field.given))
             case "json":
-                made.append(Field(name, "BYTES", (), "json"))
+                made.append(Field(name, "BYTES", (), "json", given=field.given))
             case _:
                 inner = field.shape[1:]
                 ragged = field.kind == "ragged" and -1 in inner
-                made.append(Field(name, field.datatype, inner, "ragged" if ragged else "tensor"))
+                made.append(Field(name, field.datatype, inner, "ragged" if ragged else "tensor", given=field.given))
     return made
 
 
 def _expand(options: Expand, known: FieldMap, context: Context) -> Prepared:
     made = {field.name: field for field in _expanded_fields(options, known)}
+    sources = [known[source] for source in options.over]
 
     def run(batch: Batch) -> None:
         for row in range(batch.rows):
-            failure = _unequal(options, {source: batch.columns[source][row] for source in options.over})
+            lists = {source.name: batch.columns[source.name][row] for source in sources}
+            failure = _unequal(sources, lists) or _too_many(options, sources[0], lists)
             if failure is not None:
                 batch.fail(row, failure)
         batch.settle()
@@ -93,19 +88,24 @@ def _expand(options: Expand, known: FieldMap, context: Context) -> Prepared:
     return run
 
 
-def _unequal(options: Expand, lists: Mapping[str, Any]) -> Refused | None:
-    for source, value in lists.items():
-        if not isinstance(value, list | np.ndarray):
-            return Refused(Code.INVALID_INPUT, f"{source}: a list is needed here", field=source)
-    counts = {source: len(value) for source, value in lists.items()}
-    if len(set(counts.values())) > 1:
-        said = ", ".join(f"{source} has {count}" for source, count in counts.items())
-        return Refused(Code.SHAPE_MISMATCH, f"the lists differ in length: {said}", field=next(iter(counts)))
-    source, count = next(iter(counts.items()))
-    if count > options.count_max:
-        text = f"{source}: has {count} elements; at most {options.count_max} are allowed"
-        return Refused(Code.INPUT_TOO_LARGE, text, field=source)
-    return None
+def _unequal(sources: Sequence[Field], lists: Mapping[str, Any]) -> Failure | None:
+    """Why these are no lists of one length: the caller's fault if all of them were sent."""
+    for source, values in zip(sources, lists.values(), strict=True):
+        if not isinstance(values, list | np.ndarray):
+            return unfit(source, Code.BAD_OUTPUT_SHAPE, "a list is needed here")
+    if len({len(values) for values in lists.values()}) == 1:
+        return None
+    said = ", ".join(f"{name} has {len(values)}" for name, values in lists.items())
+    blamed = next((source for source in sources if not source.given), sources[0])
+    return unfit(blamed, Code.BAD_OUTPUT_SHAPE, f"the lists differ in length: {said}")
+
+
+def _too_many(options: Expand, source: Field, lists: Mapping[str, Any]) -> Failure | None:
+    count = len(lists[source.name])
+    if count <= options.count_max:
+        return None
+    text = f"has {count} elements; at most {options.count_max} are allowed"
+    return unfit(source, Code.OUTPUT_TOO_LARGE, text)
 
 
 def _column(field: Field, elements: Sequence[Any]) -> Column:
@@ -146,12 +146,6 @@ def _fold_problems(options: Fold) -> list[Trouble]:
         troubles.append(("fields", "records and fields stand together", "both or neither"))
     if (options.best is None) != (not options.keep):
         troubles.append(("keep", "best and keep stand together", "both or neither"))
-    records = [options.records] if options.records else []
-    lists = [*(options.lists or {}).values(), *(options.join or {}).values()]
-    names = [*lists, *(options.pool or {}), *options.keep, *records]
-    troubles += [
-        ("keep", f"{name!r} is there twice", "each field once") for name in {n for n in names if names.count(n) > 1}
-    ]
     return troubles
 
 
@@ -162,7 +156,8 @@ def _folded_fields(options: Fold, known: FieldMap) -> list[Field]:
     for source, name in (options.join or {}).items():
         field = pick(known, source, _JOINED, f"join.{source}")
         shape = () if field.kind == "texts" else (-1, *field.shape[1:])
-        made.append(Field(name, field.datatype, shape, "texts" if field.kind == "texts" else "ragged"))
+        kind: FieldKind = "texts" if field.kind == "texts" else "ragged"
+        made.append(Field(name, field.datatype, shape, kind, given=field.given))
     for name in options.fields:
         pick(known, name, _ANY, "fields")
     if options.records is not None:
@@ -178,11 +173,11 @@ def _folded_fields(options: Fold, known: FieldMap) -> list[Field]:
 
 def _list_of(field: Field, name: str) -> Field:
     if field.kind in ("text", "category", "tensor") and field.datatype == "BYTES" and not field.shape:
-        return Field(name, "BYTES", (), "texts")
+        return Field(name, "BYTES", (), "texts", given=field.given)
     if field.kind == "json":
-        return Field(name, "BYTES", (), "json")
+        return Field(name, "BYTES", (), "json", given=field.given)
     if field.kind in ("tensor", "number") and field.datatype in NUMPY_NAMES:
-        return Field(name, field.datatype, (-1, *field.shape), "ragged")
+        return Field(name, field.datatype, (-1, *field.shape), "ragged", given=field.given)
     raise invalid(
         f"lists.{field.name}",
         f"{field.name} cannot be an element of a list",
@@ -210,7 +205,7 @@ def _fold(options: Fold, known: FieldMap, context: Context) -> Prepared:
         for name, how in (options.pool or {}).items():
             batch.columns[name] = _pooled(inner[name], places, how)
         if options.best is not None:
-            fail_best(batch, options.best, inner[options.best], places)
+            fail_best(batch, known[options.best], inner[options.best], places)
             picked = [int(place[np.argmax(inner[options.best][place])]) if len(place) else 0 for place in places]
             for name in options.keep:
                 batch.columns[name] = _picked(inner[name], picked, len(parents))
@@ -218,10 +213,10 @@ def _fold(options: Fold, known: FieldMap, context: Context) -> Prepared:
     return run
 
 
-def fail_best(batch: Batch, name: str, scores: Column, places: Sequence[NDArray[np.int64]]) -> None:
+def fail_best(batch: Batch, field: Field, scores: Column, places: Sequence[NDArray[np.int64]]) -> None:
     """Fail the rows among whose scores one is not a number."""
     worst = np.array([np.nan if np.isnan(scores[place]).any() else 0.0 for place in places])
-    fail_nan(batch, name, worst[:, np.newaxis])
+    fail_nan(batch, field, worst[:, np.newaxis])
 
 
 def _nothing(field: Field) -> Column:
@@ -287,13 +282,15 @@ def _records_fields(options: Records, known: FieldMap) -> list[Field]:
 
 
 def _records(options: Records, known: FieldMap, context: Context) -> Prepared:
+    sources = [known[name] for name in options.fields.values()]
+
     def run(batch: Batch) -> None:
         rows: list[list[dict[str, Any]]] = []
         for row in range(batch.rows):
             lists = {key: _plain(batch.columns[name][row]) for key, name in options.fields.items()}
-            if len({len(values) for values in lists.values()}) > 1:
-                said = ", ".join(f"{key} has {len(values)}" for key, values in lists.items())
-                batch.fail(row, Failed(Code.STEP_FAILED, f"the lists differ in length: {said}"))
+            failure = _unequal(sources, lists)
+            if failure is not None:
+                batch.fail(row, failure)
                 rows.append([])
                 continue
             rows.append([dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)])
@@ -311,6 +308,6 @@ def _plain(value: Any) -> Any:
     return plain(np.asarray(value)) if isinstance(value, np.ndarray | np.generic) else value
 
 
-EXPAND = Kind("expand", Expand, _expanded_fields, _expand, _double_names, level=1)
+EXPAND = Kind("expand", Expand, _expanded_fields, _expand, level=1)
 FOLD = Kind("fold", Fold, _folded_fields, _fold, _fold_problems, level=-1)
 RECORDS = Kind("records", Records, _records_fields, _records)

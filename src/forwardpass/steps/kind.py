@@ -37,7 +37,20 @@ class Kind(Generic[O]):
         return self._read(options, folder)[1]
 
     def fields(self, options: Options, known: FieldMap) -> Sequence[Field]:
-        return self.make(self._right(options, None), known)
+        right, watched = self._right(options, None), _Watched(known)
+        made = self.make(right, watched)
+        named_by = {value: key for key, value in vars(right).items() if isinstance(value, str)}
+        names: set[str] = set()
+        for field in made:
+            key = named_by.get(field.name)
+            if field.name in names:
+                found = f"{field.name!r} is made twice"
+                raise invalid(key or "output", found, "a name of its own for each field that is made")
+            # The first one is what the step is for, and may well take its input's place.
+            if names and key and not self.level and field.name in watched.read and not _alike(field, known[field.name]):
+                raise invalid(key, f"{describe(known[field.name])} is read here and would be lost", "another name")
+            names.add(field.name)
+        return made
 
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
         return self.load(self._right(options, context.folder), known, context)
@@ -51,6 +64,23 @@ class Kind(Generic[O]):
         if values is None or troubles:
             raise Misconfigured(Code.DEFINITION_INVALID, tuple(Problem(FILE, *trouble) for trouble in troubles))
         return values
+
+
+class _Watched(dict[str, Field]):
+    """The fields there are, and the names of those that were read."""
+
+    def __init__(self, known: FieldMap) -> None:
+        super().__init__(known)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Field:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+def _alike(made: Field, known: Field) -> bool:
+    """Whether one can stand in the other's place."""
+    return (made.kind, made.datatype, len(made.shape)) == (known.kind, known.datatype, len(known.shape))
 
 
 def invalid(key: str, found: str, allowed: str, *, file: str = FILE) -> Misconfigured:
@@ -75,7 +105,6 @@ def is_image(field: Field) -> bool:
 
 
 IMAGE = Fit("a decoded image (ragged UINT8 [height, width, channels])", is_image)
-SOUND = Fit("decoded sound (ragged FP32 [samples])", lambda field: field.kind == "ragged" and field.shape == (-1,))
 TEXT = Fit("a text", lambda field: field.datatype == "BYTES" and field.kind in ("text", "category") and not field.shape)
 SCORES = Fit("a floating tensor with one axis or more per row", lambda field: is_float(field) and bool(field.shape))
 NUMBER = Fit("one number per row", lambda field: field.datatype in FLOATS and not field.shape)
@@ -85,13 +114,18 @@ CATEGORY = Fit(
 )
 
 
-def pick(known: FieldMap, name: str | None, fit: Fit, key: str = "input") -> Field:
-    """The field of this name, or without one the latest that fits. Raises Misconfigured naming the fields there are."""
+def pick(
+    known: FieldMap, name: str | None, fit: Fit, key: str = "input", *, besides: Sequence[str | None] = ()
+) -> Field:
+    """The field of this name, or without one the latest that fits and that no other option names (``besides``).
+
+    Raises Misconfigured naming the fields there are.
+    """
     there = "fields here: " + (", ".join(map(describe, known.values())) or "none")
     if name is None:
         for field in reversed(list(known.values())):
-            if fit.test(field):
-                return field
+            if fit.test(field) and field.name not in besides:
+                return known[field.name]
         raise invalid(key, f"no field is {fit.wanted}", there)
     if name not in known:
         raise invalid(key, f"no field is named {name!r}", there + did_you_mean(name, known))
@@ -109,8 +143,40 @@ def missing(name: str) -> Refused:
     return Refused(Code.MISSING_FIELD, f"{name}: a value is needed here and none was given", field=name)
 
 
-def fail_nan(batch: Batch, name: str, values: NDArray[Any]) -> None:
+def library_missing(step: str, library: str, extra: str, error: Exception) -> Misconfigured:
+    """What a step raises that cannot import its library."""
+    advice = f"the step {step} needs the {library} library: pip install 'forwardpass[{extra}]'"
+    return Misconfigured(Code.RUNTIME_MISSING, advice, detail=str(error))
+
+
+_OF_CALLER = {
+    Code.NON_FINITE_OUTPUT: Code.OUT_OF_RANGE,
+    Code.OUTPUT_OUT_OF_RANGE: Code.OUT_OF_RANGE,
+    Code.BAD_OUTPUT_SHAPE: Code.SHAPE_MISMATCH,
+    Code.OUTPUT_TOO_LARGE: Code.INPUT_TOO_LARGE,
+}
+"""What a wrong value is called when it is the caller's own."""
+
+
+def unfit(field: Field, code: Code, why: str) -> Refused | Failed:
+    """Why a row's value of this field cannot be used: the caller's fault if it was sent, ours if it was made here.
+
+    ``code`` says what is wrong with what was made (NON_FINITE_OUTPUT, OUTPUT_OUT_OF_RANGE, BAD_OUTPUT_SHAPE or
+    OUTPUT_TOO_LARGE); ``why`` goes on from the field's name: "has 3 elements where boxes has 2".
+    """
+    text = f"{field.name}: {why}"
+    if field.given:
+        return Refused(_OF_CALLER[code], text, field=field.name)
+    return Failed(code, text, field=field.name)
+
+
+def not_finite(field: Field) -> Refused | Failed:
+    """NaN or an infinity where the step would make a definite answer of it, or JSON, which has no such numbers."""
+    return unfit(field, Code.NON_FINITE_OUTPUT, "holds what is not a finite number")
+
+
+def fail_nan(batch: Batch, field: Field, values: NDArray[Any]) -> None:
     """Fail the rows with NaN in them, where the step would turn them into a definite answer."""
     bad = np.isnan(values).any(axis=tuple(range(1, values.ndim)))
     for row in np.flatnonzero(bad):
-        batch.fail(int(row), Failed(Code.NON_FINITE_OUTPUT, f"{name}: the model's output is not a number", field=name))
+        batch.fail(int(row), not_finite(field))

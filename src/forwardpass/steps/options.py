@@ -9,7 +9,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -70,6 +70,12 @@ def read(kind: type[O], options: Mapping[str, Any], folder: Path | None = None) 
         if _required(each) and name not in options
     ]
     return (None, troubles) if troubles else (kind(**values), [])
+
+
+def file_options(kind: object) -> list[str]:
+    """The options of a kind of step that name a file of the pipeline's folder."""
+    declared = getattr(kind, "options", None)
+    return [each.name for each in fields(declared) if each.metadata["rule"].is_file] if is_dataclass(declared) else []
 
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:

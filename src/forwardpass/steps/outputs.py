@@ -3,79 +3,95 @@
 All are NumPy over whole batches. NaN goes through the arithmetic ones, for the pipeline's own checks to find.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
-from forwardpass.steps.kind import FLOATS, SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick
+from forwardpass.steps.by_token import pooled_sources, pooling
+from forwardpass.steps.kind import SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick, unfit
 from forwardpass.steps.options import field_name, option, whole
-from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
+from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column
 
 _FLOAT = Fit("a floating tensor", is_float)
-_TOKENS = Fit(
-    "floating vectors [tokens, hidden], in a tensor or ragged",
-    lambda field: field.kind in ("tensor", "ragged") and field.datatype in FLOATS and len(field.shape) == 2,
-)
-_MASK = Fit(
-    "an integer mask [tokens]",
-    lambda field: (
-        field.kind in ("tensor", "ragged")
-        and len(field.shape) == 1
-        and (field.datatype == "BOOL" or "INT" in field.datatype)
-    ),
-)
 _LIST = Fit("a tensor with one axis or more per row", lambda field: field.kind == "tensor" and bool(field.shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax:
-    """Turns scores into FP32 probabilities that sum to one over the last axis."""
+    """Turns scores, in a tensor or ragged, into FP32 probabilities that sum to one over the last axis."""
 
-    input: str | None = option(field_name(), "the scores; without it the latest floating tensor", None)
+    input: str | None = option(
+        field_name(), "the scores; without it the latest floating tensor, else ragged field", None
+    )
     output: str = option(field_name(), "where the probabilities go", "probabilities")
 
 
 def _softmax_fields(options: Softmax, known: FieldMap) -> list[Field]:
-    return [Field(options.output, "FP32", pick(known, options.input, SCORES).shape)]
+    source = _scores(known, options.input, SCORES)
+    return [Field(options.output, "FP32", source.shape, source.kind)]
+
+
+def _scores(known: FieldMap, name: str | None, dense: Fit) -> Field:
+    """The field named, else the latest tensor that fits, else the latest ragged field that would as a tensor."""
+    if name is None and any(map(dense.test, known.values())):
+        return pick(known, None, dense)
+    ragged = Fit(
+        f"{dense.wanted}, or such a ragged field",
+        lambda field: dense.test(replace(field, kind="tensor") if field.kind == "ragged" else field),
+    )
+    return pick(known, name, ragged)
+
+
+def _on_all(column: Column, act: Callable[[Column], Column]) -> Column:
+    """What ``act`` makes of a whole tensor, or of each ragged row."""
+    return object_column([act(row) for row in column]) if column.dtype == object else act(column)
 
 
 def _softmax(options: Softmax, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SCORES).name
+    source = _scores(known, options.input, SCORES).name
 
-    def run(batch: Batch) -> None:
-        scores = _widened(batch.columns[source])
+    def shares(scores: Column) -> Column:
+        scores = _widened(scores)
         with np.errstate(invalid="ignore"):  # infinities become NaN
             powers = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
-            shares = powers / powers.sum(axis=-1, keepdims=True)
-        batch.columns[options.output] = shares.astype(np.float32, copy=False)
+            found: Column = powers / powers.sum(axis=-1, keepdims=True)
+        return found.astype(np.float32, copy=False)
+
+    def run(batch: Batch) -> None:
+        batch.columns[options.output] = _on_all(batch.columns[source], shares)
 
     return run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sigmoid:
-    """Turns each score into a FP32 probability of its own."""
+    """Turns each score, in a tensor or ragged, into a FP32 probability of its own."""
 
-    input: str | None = option(field_name(), "the scores; without it the latest floating tensor", None)
+    input: str | None = option(
+        field_name(), "the scores; without it the latest floating tensor, else ragged field", None
+    )
     output: str = option(field_name(), "where the probabilities go", "probabilities")
 
 
 def _sigmoid_fields(options: Sigmoid, known: FieldMap) -> list[Field]:
-    return [Field(options.output, "FP32", pick(known, options.input, _FLOAT).shape)]
+    source = _scores(known, options.input, _FLOAT)
+    return [Field(options.output, "FP32", source.shape, source.kind)]
 
 
 def _sigmoid(options: Sigmoid, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, _FLOAT).name
+    source = _scores(known, options.input, _FLOAT).name
+
+    def shares(scores: Column) -> Column:
+        scores = _widened(scores)
+        small = np.exp(-np.abs(scores))  # never overflows, whatever the sign
+        return np.where(scores >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32, copy=False)
 
     def run(batch: Batch) -> None:
-        scores = _widened(batch.columns[source])
-        small = np.exp(-np.abs(scores))  # never overflows, whatever the sign
-        shares = np.where(scores >= 0, 1 / (1 + small), small / (1 + small))
-        batch.columns[options.output] = shares.astype(np.float32, copy=False)
+        batch.columns[options.output] = _on_all(batch.columns[source], shares)
 
     return run
 
@@ -93,13 +109,13 @@ def _argmax_fields(options: Argmax, known: FieldMap) -> list[Field]:
 
 
 def _argmax(options: Argmax, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SCORES).name
+    field = pick(known, options.input, SCORES)
 
     def run(batch: Batch) -> None:
-        scores = batch.columns[source]
+        scores = batch.columns[field.name]
         if scores.shape[-1] == 0:
-            raise wrong_shape(source, "has no element to choose from")
-        fail_nan(batch, source, scores)
+            raise unfit(field, Code.BAD_OUTPUT_SHAPE, "has no element to choose from")
+        fail_nan(batch, field, scores)
         batch.columns[options.output] = scores.argmax(axis=-1).astype(np.int64, copy=False)
 
     return run
@@ -122,12 +138,13 @@ def _take_fields(options: Take, known: FieldMap) -> list[Field]:
 
 
 def _take(options: Take, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, _LIST).name
+    source = pick(known, options.input, _LIST)
 
     def run(batch: Batch) -> None:
-        column = batch.columns[source]
+        column = batch.columns[source.name]
         if column.shape[-1] <= options.index:
-            raise wrong_shape(source, f"has {column.shape[-1]} elements; element {options.index} is to be taken")
+            why = f"has {column.shape[-1]} elements; element {options.index} is to be taken"
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, why)
         batch.columns[options.output] = np.ascontiguousarray(column[..., options.index])
 
     return run
@@ -146,39 +163,17 @@ class MeanPool:
 
 
 def _mean_pool_fields(options: MeanPool, known: FieldMap) -> list[Field]:
-    source, mask = pick(known, options.input, _TOKENS), pick(known, options.mask, _MASK, "mask")
-    if (source.kind == "ragged") != (mask.kind == "ragged"):
-        raise invalid("mask", f"{describe(mask)}, a {mask.kind}", f"a {source.kind}, as {describe(source)} is")
+    source, _ = pooled_sources(known, options.input, options.mask)
     return [Field(options.output, "FP32", source.shape[1:])]
 
 
 def _mean_pool(options: MeanPool, known: FieldMap, context: Context) -> Prepared:
-    field = pick(known, options.input, _TOKENS)
-    source = field.name
+    def mean(vectors: Column, kept: Column) -> Column:
+        there = _widened(vectors[kept])
+        found: Column = there.sum(axis=0) / there.dtype.type(len(there))
+        return found
 
-    def means(batch: Batch, rows: Sequence[int], vectors: Column, kept: Column) -> Column:
-        """Of these rows, whose vectors are one array and whose masks are another."""
-        vectors, kept = _widened(vectors), kept != 0
-        if vectors.shape[:2] != kept.shape:
-            raise wrong_shape(source, f"has {vectors.shape[1]} tokens where {options.mask} has {kept.shape[1]}")
-        counts = kept.sum(axis=1)
-        for place in np.flatnonzero(counts == 0):
-            refusal = Refused(Code.INVALID_INPUT, f"{options.mask}: keeps no token", field=options.mask)
-            batch.fail(rows[int(place)], refusal)
-        # Not a product with the mask: what stands at a token that does not count may be NaN.
-        sums = np.where(kept[:, :, np.newaxis], vectors, vectors.dtype.type(0)).sum(axis=1)
-        found: Column = sums / np.maximum(counts, 1).astype(vectors.dtype)[:, np.newaxis]
-        return found.astype(np.float32, copy=False)
-
-    def run(batch: Batch) -> None:
-        vectors, masks, rows = batch.columns[source], batch.columns[options.mask], range(batch.rows)
-        if field.kind == "ragged":
-            apart = [means(batch, [row], vectors[row][np.newaxis], masks[row][np.newaxis]) for row in rows]
-            batch.columns[options.output] = np.concatenate(apart)
-        else:
-            batch.columns[options.output] = means(batch, rows, vectors, masks)
-
-    return run
+    return pooling(*pooled_sources(known, options.input, options.mask), options.output, mean)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,11 +201,6 @@ def _l2_norm(options: L2Norm, known: FieldMap, context: Context) -> Prepared:
         batch.columns[options.output or source.name] = divided.astype(NUMPY_NAMES[source.datatype], copy=False)
 
     return run
-
-
-def wrong_shape(name: str, what: str) -> Failed:
-    """The model's output is not as this step needs it: nobody's input, so the whole batch fails."""
-    return Failed(Code.BAD_OUTPUT_SHAPE, f"{name}: {what}", field=name)
 
 
 def _widened(scores: Column) -> Column:

@@ -73,7 +73,7 @@ def _own(
                 result[row] = _as_declared(value, options)
             except Refused as refusal:
                 batch.fail(row, refusal)
-            except Exception:  # the author's code may raise anything, and only this row is to fail
+            except (Exception, SystemExit):  # the author's code may raise anything, and only this row is to fail
                 detail = traceback.format_exc()[-DETAIL_CHARACTERS_MAX:]
                 batch.fail(row, Failed(Code.STEP_FAILED, f"step {function} could not do this row", detail=detail))
         batch.columns[options.output] = result
@@ -82,13 +82,34 @@ def _own(
 
 
 def _values(column: Column) -> Any:
-    """The rows as the function gets them: plain Python values, NaN as None, tensors as read-only arrays."""
+    """The rows as the function gets them: plain Python values, NaN as None, tensors as read-only arrays.
+
+    Lists and tables are copies: what the function does to them changes no field.
+    """
     if column.ndim > 1:
-        view = column.view()
-        view.flags.writeable = False
-        return view
+        return _read_only(column)
     values = column.tolist()
+    if column.dtype == object:
+        return [_as_given(value) for value in values]
     return [None if math.isnan(value) else value for value in values] if column.dtype.kind == "f" else values
+
+
+def _read_only(array: Column) -> Column:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _as_given(value: Any) -> Any:
+    match value:
+        case list():
+            return [_as_given(each) for each in value]
+        case dict():
+            return {key: _as_given(each) for key, each in value.items()}
+        case np.ndarray():
+            return _read_only(value)
+        case _:
+            return value
 
 
 def _as_declared(value: object, options: Own) -> Any:
@@ -128,7 +149,7 @@ def _load(function: str, context: Context) -> Callable[..., object]:
 def _module(path: Path) -> ModuleType:
     try:
         return module_at(path)
-    except Exception as error:  # the author's code may raise anything
+    except (Exception, SystemExit) as error:  # the author's code may raise anything
         where = f"{FILE} could not be loaded: {type(error).__name__}: {show(str(error))}"
         raise Misconfigured(Code.LOAD_FAILED, where, detail=traceback.format_exc()[-DETAIL_CHARACTERS_MAX:]) from None
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
 from forwardpass.core.tensor import NUMPY_NAMES
 
 
@@ -22,11 +21,6 @@ def plain(values: NDArray[Any]) -> Any:
 def shortest(value: float) -> float:
     """One score, in FP32."""
     return float(str(np.float32(value)))
-
-
-def not_finite(name: str) -> Failed:
-    """Why a row whose answer would hold NaN or an infinity fails: JSON has no such numbers."""
-    return Failed(Code.NON_FINITE_OUTPUT, f"{name}: the model's output is not a finite number", field=name)
 
 
 def least_of(score_min: float | None, datatype: str) -> float:

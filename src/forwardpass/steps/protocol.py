@@ -50,6 +50,7 @@ class Batch:
     outer: list[Level] = field(default_factory=list)  # the outermost first
     withheld: set[tuple[int, str]] = field(default_factory=set)  # (first place, output): floats that rules dropped
     sequences: dict[int, Slots] = field(default_factory=dict)  # by first place, of rows that continue a sequence
+    ending: set[int] = field(default_factory=set)  # first places of those whose sequence ends with this request
 
     def expand(self, counts: Sequence[int], columns: dict[str, Column]) -> None:
         """From now on row r is ``counts[r]`` rows, in order; ``columns`` holds all of them. Nothing else comes along."""
@@ -71,6 +72,11 @@ class Batch:
         What is written counts only if the row gets an answer; what is read must be replaced, never changed in place.
         """
         return self.sequences.get(self.origin[row])
+
+    def ends(self, row: int) -> bool:
+        """Whether nothing comes after the current row: it is the last of its sequence, or continues none."""
+        origin = self.origin[row]
+        return origin in self.ending or origin not in self.sequences
 
     def fail(self, row: int, failure: Failure) -> None:
         """Take current row ``row`` out of the batch once this step is done."""

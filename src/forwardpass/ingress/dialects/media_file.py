@@ -24,7 +24,7 @@ class File(NamedTuple):
 def accepted_file(answer: Answer, accept: str) -> File | None:
     """The only image or sound among the outputs of a single row, if it is of the media type ``accept``.
 
-    ``audio/*`` is any sound.
+    ``image/*`` is any image, ``audio/*`` any sound.
     """
     kinds = {field.name: field.kind for field in answer.signature.outputs}
     names = [name for name in answer.outputs if kinds[name] in ("image", "audio")]
@@ -32,7 +32,7 @@ def accepted_file(answer: Answer, accept: str) -> File | None:
         return None
     (content,) = unpack_bytes(answer.outputs[names[0]].data, 1)
     media = "" if content is None else _media_type(content)
-    if content is None or not (media == accept or (accept == "audio/*" and media.startswith("audio/"))):
+    if content is None or not media or accept not in (media, f"{media.partition('/')[0]}/*"):
         return None
     return File(content, media.encode())
 

@@ -12,7 +12,7 @@ from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialects import multipart
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, answer_headers, media_type, receipt_asked
 from forwardpass.ingress.dialects.media_file import accepted_file
-from forwardpass.ingress.dialects.turns import turn_of_headers
+from forwardpass.ingress.dialects.turns import end_of_headers, turn_of_headers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.status import error_body
 from forwardpass.ingress.strict_json import LIMITS, JsonLimits
@@ -35,7 +35,7 @@ def decode(
     a raw kind for the only bytes input.
     """
     receipt = receipt_asked(http.query)
-    deadline_ms = _header(http, b"x-request-deadline-ms", DEADLINE_MS_MAX)
+    deadline_s = _deadline_s(http)
     priority = _header(http, b"x-request-priority", PRIORITY_MAX)
     records, single = _records(http, signature.inputs, limits)
     columns, rows = fields.encode(signature, records, root=None if single else "/instances")
@@ -45,12 +45,17 @@ def decode(
         rows,
         timeline,
         priority=priority or 0,
-        deadline_s=None if deadline_ms is None else deadline_ms / 1000,
+        deadline_s=deadline_s,
         receipt=receipt,
         single=single,
         accept=_file_accepted(http),
         sequence=turn_of_headers(http),
     )
+
+
+def decode_end(http: HttpRequest, id: str, timeline: Timeline) -> Request:
+    """A request without a record, which only ends its sequence. Raises Refused."""
+    return Request(id, [], 0, timeline, deadline_s=_deadline_s(http), sequence=end_of_headers(http))
 
 
 def encode(answer: Answer, request: Request) -> HttpAnswer:
@@ -90,6 +95,11 @@ def _file_accepted(http: HttpRequest) -> str:
     """The Accept header where it names an image's or a sound's media type and nothing else, perhaps."""
     accept = http.headers.get(b"accept", b"").lower()
     return accept.decode("latin-1").strip() if accept.startswith((b"image/", b"audio/")) else ""
+
+
+def _deadline_s(http: HttpRequest) -> float | None:
+    deadline_ms = _header(http, b"x-request-deadline-ms", DEADLINE_MS_MAX)
+    return None if deadline_ms is None else deadline_ms / 1000
 
 
 def _header(http: HttpRequest, name: bytes, most: int) -> int | None:

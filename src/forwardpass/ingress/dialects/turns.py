@@ -37,6 +37,16 @@ def turn_of_headers(http: HttpRequest) -> Turn | None:
     return _turn(id, start, end, "", [name.decode().title() for name in HEADERS])
 
 
+def end_of_headers(http: HttpRequest) -> Turn:
+    """From the header X-Sequence-Id alone: the end of that sequence."""
+    turn = turn_of_headers(http)
+    if turn is None:
+        raise refuse(Code.MISSING_FIELD, "X-Sequence-Id", "is required to end a sequence")
+    if turn.start:
+        raise refuse(Code.INVALID_INPUT, "X-Sequence-Start", "nothing is started without a record")
+    return Turn(turn.id, end=True)
+
+
 def _turn(id: str, start: bool, end: bool, place: str, names: "list[str] | tuple[str, ...]") -> Turn | None:
     if not id:
         if start or end:

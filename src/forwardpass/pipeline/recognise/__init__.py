@@ -4,12 +4,13 @@ Each family is one function: Source -> Recognised, None when it is another famil
 A wrong guess is worse than none: what does not fit in every part is not recognised, and why is said.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from forwardpass.pipeline.recognise.detectors import detector
 from forwardpass.pipeline.recognise.images import image_classifier
 from forwardpass.pipeline.recognise.recognised import Recognised
-from forwardpass.pipeline.recognise.source import Unfit, source_at
+from forwardpass.pipeline.recognise.source import Unfit, chosen, source_at
 from forwardpass.pipeline.recognise.tables import table_model
 from forwardpass.pipeline.recognise.texts import text_model
 
@@ -23,7 +24,8 @@ def recognise(path: Path) -> Recognised | str:
         for family in _FAMILIES:
             found = family(source)
             if found is not None:
-                return found
+                assumed = (chosen(path), *found.assumed)
+                return replace(found, assumed=tuple(text for text in assumed if text))
     except Unfit as why:
         return str(why)
     shapes = ", ".join(f"{value.datatype or 'no tensor'} {list(value.shape or ())}" for value in source.facts.inputs)

@@ -74,6 +74,15 @@ def source_at(path: Path) -> Source:
     return Source(model, folder, facts(model))
 
 
+def chosen(path: Path) -> str:
+    """What is to be said of which model file of a folder is meant; "" where there is only one."""
+    found = _models_in(path) if path.is_dir() else []
+    if len(found) <= 1:
+        return ""
+    others = ", ".join(place.relative_to(path).as_posix() for place in found if place != _model_in(path))
+    return f"the model is {_model_in(path).relative_to(path).as_posix()}, by its usual name; also there: {others}"
+
+
 def model_file_of(path: Path) -> Path | None:
     """The model file that is meant by a path, whatever it is; None when a folder holds none, or several."""
     try:
@@ -82,8 +91,12 @@ def model_file_of(path: Path) -> Path | None:
         return None
 
 
+def _models_in(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.onnx")), *sorted((folder / _INNER).glob("*.onnx"))]
+
+
 def _model_in(folder: Path) -> Path:
-    found = [*sorted(folder.glob("*.onnx")), *sorted((folder / _INNER).glob("*.onnx"))]
+    found = _models_in(folder)
     usual = [place for place in found if place.name == USUAL_NAME]
     if len(found) == 1 or usual:
         return (usual or found)[0]

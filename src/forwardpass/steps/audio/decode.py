@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Misconfigured, Refused
+from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.audio.headers import (
     CHANNELS_MAX,
@@ -21,14 +21,17 @@ from forwardpass.steps.audio.headers import (
     check_bounds,
     flac_heading,
     is_wav,
+    too_long,
     wav_heading,
 )
 from forwardpass.steps.audio.packets import is_mp3, mp3_heading, ogg_heading
-from forwardpass.steps.kind import Fit, Kind, missing, pick
+from forwardpass.steps.kind import Fit, Kind, library_missing, missing, pick
 from forwardpass.steps.options import Trouble, choice, field_name, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
 SECONDS_MAX = 86_400
+SAMPLES_MAX = SECONDS_MAX * RATE_HZ_MAX * CHANNELS_MAX
+SAMPLES_USUAL = 600 * 48_000 * 2
 BLOCK_FRAMES, BLOCK_FRAMES_DAMAGED = 8_192, 512  # the block in which libsndfile finds damage is lost
 PEAK_MAX = 8.0
 QUALITY = "HQ"
@@ -47,14 +50,20 @@ class DecodeAudio:
     what is beyond -1 or 1 set to it. WAV may hold PCM of 8, 16, 24 or 32 bits, floats, A-law or mu-law. A row fails
     with ``audio_invalid`` when it is none of these files or damaged; with ``audio_format`` when its header is wrong
     or not taken (8,000 to 192,000 Hz, 1 to 8 channels, no ADPCM) or a WAV is cut; with ``input_too_large`` past
-    ``seconds_max``, which is counted while decoding. A WAV written as a stream, without a length in its header, is
-    taken to its end.
+    ``seconds_max`` or ``samples_max``, which are counted while decoding. A WAV written as a stream, without a length
+    in its header, is taken to its end. RF64, RIFX and W64 are not taken, nor is an MP3 behind zeros or anything but ID3
+    tags. Of a damaged MP3 libmpg123 also writes a line to the worker's standard error.
     """
 
     input: str | None = option(field_name(), "the file; without it the latest audio field, else bytes field", None)
     output: str = option(field_name(), "where the samples go", "samples")
     rate_hz: int = option(whole(RATE_HZ_MIN, RATE_HZ_MAX), "samples a second of the result")
     seconds_max: float = option(number(), f"longer sound is refused; more than 0, at most {SECONDS_MAX}", 600.0)
+    samples_max: int = option(
+        whole(1, SAMPLES_MAX),
+        "sound of more samples, counted over all channels at the file's own rate, is refused: 600 s of 48 kHz stereo",
+        SAMPLES_USUAL,
+    )
     channels_max: int = option(whole(1, CHANNELS_MAX), "sound of more channels is refused", CHANNELS_MAX)
     channel: int | None = option(
         whole(0, CHANNELS_MAX - 1), "take this channel, 0 = the first; without it the mean of all", None
@@ -117,8 +126,7 @@ def _library() -> _Library:
         import soundfile
         import soxr
     except (ImportError, OSError) as error:  # OSError: the C library that soundfile loads
-        text = "the step decode_audio needs the soundfile and soxr libraries: pip install 'forwardpass[audio]'"
-        raise Misconfigured(Code.RUNTIME_MISSING, text, detail=str(error)) from error
+        raise library_missing("decode_audio", "soundfile or soxr", "audio", error) from error
 
     class Forward(soundfile.SoundFile):  # type: ignore[misc]  # the library has no types
         """Read from front to back: soundfile seeks after each read otherwise, slowly and not in every file."""
@@ -131,33 +139,42 @@ def _library() -> _Library:
 
 def _decode(options: DecodeAudio, library: _Library, data: bytes) -> Samples:
     """The samples of one file. Raises Unfit."""
-    heading = _heading(data)
+    heading = _heading(data, options.seconds_max)
     if heading.channels > options.channels_max:
         found = f"is sound of {heading.channels} channels"
         raise Unfit(Code.AUDIO_FORMAT, f"{found}; at most {options.channels_max} are taken here")
     if options.channel is not None and options.channel >= heading.channels:
         found = f"is sound of {heading.channels} channels"
         raise Unfit(Code.AUDIO_FORMAT, f"{found}; channel {options.channel} (0 = the first) is needed here")
-    if heading.frames is not None and heading.frames > options.seconds_max * heading.rate_hz:
-        raise _too_long(options)
+    if heading.frames is not None:
+        _check_length(options, heading.frames, heading.rate_hz, heading.channels)
     if heading.damage and options.truncated == "refuse":
         raise _damaged(heading, heading.damage)
     samples = np.concatenate([np.empty(0, np.float32), *_resampled(options, library, heading, data)])
     if not len(samples):
-        raise _damaged(heading, "holds no sound")
+        raise _damaged(heading, f"holds no sound, or less than one sample at {options.rate_hz} a second")
     return np.clip(samples, -1.0, 1.0, out=samples)
 
 
-def _heading(data: bytes) -> Heading:
+def _check_length(options: DecodeAudio, frames: int, rate_hz: int, channels: int) -> None:
+    """Raises Unfit. Seconds alone would not bound the work: there may be eight channels."""
+    if frames > options.seconds_max * rate_hz:
+        raise too_long(options.seconds_max)
+    if frames * channels > options.samples_max:
+        what = f"is sound of more than {options.samples_max} samples in {channels} channels, the most taken here"
+        raise Unfit(Code.INPUT_TOO_LARGE, what)
+
+
+def _heading(data: bytes, seconds_max: float) -> Heading:
     if is_wav(data):
         return wav_heading(data)
     if data[:4] == b"OggS":
-        return ogg_heading(data)
+        return ogg_heading(data, seconds_max)
     start = after_tags(data)
     if data[start : start + 4] == b"fLaC":
         return flac_heading(data, start)
     if is_mp3(data, start):
-        return mp3_heading(data, start)
+        return mp3_heading(data, start, seconds_max)
     raise Unfit(Code.AUDIO_INVALID, "is no WAV, FLAC, Ogg (Vorbis, Opus) or MP3 file")
 
 
@@ -170,8 +187,7 @@ def _resampled(options: DecodeAudio, library: _Library, heading: Heading, data: 
             resampler = library.resampler(rate_hz, options.rate_hz, 1, dtype="float32", quality=QUALITY)
         for block in _blocks(options, library, heading, file):
             count += len(block)
-            if count > options.seconds_max * rate_hz:
-                raise _too_long(options)
+            _check_length(options, count, rate_hz, heading.channels)
             mono = _one_channel(options, block)
             yield mono if resampler is None else resampler.resample_chunk(mono)
     if resampler is not None and count:
@@ -226,10 +242,6 @@ def _blocks(options: DecodeAudio, library: _Library, heading: Heading, file: Any
 def _damaged(heading: Heading, text: str, detail: str = "") -> Unfit:
     code = Code.AUDIO_FORMAT if heading.family == "WAV" else Code.AUDIO_INVALID
     return Unfit(code, text, detail)
-
-
-def _too_long(options: DecodeAudio) -> Unfit:
-    return Unfit(Code.INPUT_TOO_LARGE, f"is sound of more than {options.seconds_max:g} seconds, the most taken here")
 
 
 DECODE_AUDIO = Kind("decode_audio", DecodeAudio, _decoded_fields, _load, _decode_problems)

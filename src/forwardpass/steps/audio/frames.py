@@ -29,8 +29,8 @@ class Frames:
     frame (zeros before the beginning), then the frame; and ``start_s`` and ``end_s``, FP64: where the frame, without
     its context, begins and where its last sample ends. In a sequence context and time go on from request to request.
     ``tail`` says what becomes of samples left at the end of a request: padded with zeros to a last frame, dropped, or
-    carried to the sequence's next request, so that the frames are those of the whole sound however it was cut
-    (outside a sequence they are dropped). More than ``frames_max`` frames fail a row with ``input_too_large``.
+    carried to the sequence's next request and padded in its last, so that the frames are those of the whole sound
+    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with ``input_too_large``.
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)
@@ -65,8 +65,8 @@ class Cut:
     past: Past
 
 
-def cut(samples: Samples, past: Past, options: Frames) -> Cut:
-    """The frames that these samples complete."""
+def cut(samples: Samples, past: Past, options: Frames, *, ends: bool) -> Cut:
+    """The frames that these samples complete; ``ends``: nothing comes after them."""
     hop, window = options.hop or options.length, options.context + options.length
     there = np.concatenate([past.kept, samples])
     end = past.end + len(samples)
@@ -74,11 +74,13 @@ def cut(samples: Samples, past: Past, options: Frames) -> Cut:
     count = max(0, 1 + (len(there) - first - window) // hop)
     windows = sliding_window_view(there[first:], window)[::hop] if count else np.empty((0, window), np.float32)
     start = past.start + count * hop
-    if options.tail == "carry":
+    carries = options.tail == "carry"
+    if carries and not ends:
         kept_from = min(start - options.context, end)
         return Cut(windows, past.start, end, Past(start, _last(there, end - kept_from), end))
-    covered = start - hop + options.length if count else past.start
-    if options.tail == "pad" and max(start, covered) < end:
+    last = count or (carries and past.start)  # there is a frame before the one that would start next
+    covered = start - hop + options.length if last else past.start
+    if options.tail != "drop" and max(start, covered) < end:
         padded = np.zeros((1, window), np.float32)
         rest = there[first + count * hop :]
         padded[0, : len(rest)] = rest
@@ -102,9 +104,9 @@ def _frames(options: Frames, known: FieldMap, context: Context) -> Prepared:
     hop = options.hop or options.length
     silence = Past(0, np.zeros(options.context, np.float32), 0)
 
-    def of_row(samples: Samples, slots: Slots | None) -> Cut:
+    def of_row(samples: Samples, slots: Slots | None, ends: bool) -> Cut:
         past: Past = silence if slots is None else slots.get(context.place, silence)
-        whole_row = cut(samples, past, options)
+        whole_row = cut(samples, past, options, ends=ends)
         if slots is not None:
             slots[context.place] = whole_row.past
         return whole_row
@@ -114,7 +116,7 @@ def _frames(options: Frames, known: FieldMap, context: Context) -> Prepared:
             if len(samples) > options.frames_max * hop:
                 batch.fail(row, _too_many(source, len(samples), options.frames_max * hop))
         batch.settle()  # rows have other numbers once they are frames
-        cuts = [of_row(samples, batch.slots(row)) for row, samples in enumerate(batch.columns[source])]
+        cuts = [of_row(each, batch.slots(row), batch.ends(row)) for row, each in enumerate(batch.columns[source])]
         counts = [len(each.windows) for each in cuts]
         starts = [each.start + np.arange(count) * hop for each, count in zip(cuts, counts, strict=True)]
         ends = [np.minimum(s + options.length, each.end) for s, each in zip(starts, cuts, strict=True)]

@@ -16,6 +16,7 @@ _WAV_CODINGS = {
 _WAV_EXTENSIBLE = 0xFFFE
 _WAV_SUBFORMAT_REST = bytes.fromhex("000000001000800000aa00389b71")
 _WAV_CHUNKS_MAX = 1_000
+_TAGS_MAX = 100
 _WAV_UNKNOWN_BYTES = 0x7FFF_0000
 """Who writes a WAV to a pipe cannot know its length: sox and espeak-ng then write this or a little more, others 2^32-1."""
 
@@ -51,10 +52,17 @@ def check_bounds(rate_hz: int, channels: int) -> None:
         raise Unfit(Code.AUDIO_FORMAT, f"is sound of {channels} channels; 1 to {CHANNELS_MAX} are taken")
 
 
+def too_long(seconds_max: float) -> Unfit:
+    return Unfit(Code.INPUT_TOO_LARGE, f"is sound of more than {seconds_max:g} seconds, the most taken here")
+
+
 def after_tags(data: bytes) -> int:
-    """Where the sound begins behind ID3v2 tags, which stand in front of MP3 and sometimes of FLAC."""
-    start = 0
+    """Where the sound begins behind ID3v2 tags, which stand in front of MP3 and sometimes of FLAC. Raises Unfit."""
+    start = tags = 0
     while data[start : start + 3] == b"ID3" and len(data) >= start + 10:
+        tags += 1
+        if tags > _TAGS_MAX:
+            raise Unfit(Code.AUDIO_INVALID, f"begins with more than {_TAGS_MAX} ID3 tags")
         size = 0
         for byte in data[start + 6 : start + 10]:
             size = size << 7 | byte & 0x7F

@@ -11,7 +11,7 @@ from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.audio.headers import RATE_HZ_MAX
 from forwardpass.steps.audio.samples import SAMPLES
-from forwardpass.steps.kind import Kind, pick
+from forwardpass.steps.kind import Kind, not_finite, pick
 from forwardpass.steps.options import Trouble, choice, field_name, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
@@ -36,15 +36,15 @@ class LogMel:
     bands from ``low_hz`` to ``high_hz``, of Hann windows centred on every ``hop``-th sample (the ends mirrored), then
     its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the
     row's greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one
-    more. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
+    more; of an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
     output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples too few to mirror fail their row
-    with ``invalid_input``. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
+    with ``invalid_input``, and samples that are no finite numbers, or too large to have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)
     output: str = option(field_name(), "where the spectrogram goes", "log_mel")
     rate_hz: int = option(whole(1, RATE_HZ_MAX), "samples a second", 16_000)
-    bins: int = option(whole(1, BINS_MAX), "mel bands", 80)
+    bins: int = option(whole(1, BINS_MAX), "how many mel bands", 80)
     window: int = option(whole(2, WINDOW_MAX), "samples of a window, and size of its Fourier transform", 400)
     hop: int = option(whole(1, WINDOW_MAX), "samples from one window to the next", 160)
     low_hz: float = option(number(), "where the lowest band begins", 0.0)
@@ -65,8 +65,13 @@ class LogMel:
         """Of every row, where that is fixed."""
         return None if self.seconds is None else round(self.seconds * self.rate_hz)
 
+    @property
+    def samples_min(self) -> int:
+        """Enough to mirror the ends, and for one frame."""
+        return max(self.window // 2 + 1, self.hop + self.window % 2 if self.log == "whisper" else 1)
+
     def frames(self, samples: int) -> int:
-        return samples // self.hop + (self.log != "whisper")
+        return (samples - self.window % 2) // self.hop + (self.log != "whisper")
 
 
 def _mel_problems(options: LogMel) -> list[Trouble]:
@@ -76,10 +81,8 @@ def _mel_problems(options: LogMel) -> list[Trouble]:
         troubles.append(("low_hz", found, f"0 <= low_hz < high_hz <= half the rate ({options.rate_hz / 2:g})"))
     if options.seconds is not None and not 0 < options.seconds <= SECONDS_MAX:
         troubles.append(("seconds", str(options.seconds), f"above 0, at most {SECONDS_MAX}"))
-    elif options.samples is not None and (
-        options.samples <= options.window // 2 or options.frames(options.samples) == 0
-    ):
-        least = max(options.window // 2 + 1, options.hop) / options.rate_hz
+    elif options.samples is not None and options.samples < options.samples_min:
+        least = options.samples_min / options.rate_hz
         troubles.append(("seconds", str(options.seconds), f"at least {least:g}, for one window"))
     return troubles
 
@@ -92,11 +95,11 @@ def _mel_fields(options: LogMel, known: FieldMap) -> list[Field]:
 
 
 def _log_mel(options: LogMel, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SAMPLES).name
+    field = pick(known, options.input, SAMPLES)
+    source = field.name
     bands = mel_bands(options).astype(np.float32)
     hann = np.hanning(options.window + 1)[:-1].astype(np.float32)
-    least = max(options.window // 2 + 1, options.hop if options.log == "whisper" else 1)
-    fixed = options.samples
+    fixed, least = options.samples, options.samples_min
 
     def run(batch: Batch) -> None:
         made: list[Samples | None] = [None] * batch.rows
@@ -108,7 +111,11 @@ def _log_mel(options: LogMel, known: FieldMap, context: Context) -> Prepared:
                 batch.fail(row, Refused(Code.INVALID_INPUT, text, field=source))
                 continue
             whole_row = samples if fixed is None else _of_length(samples, fixed)
-            made[row] = _logarithm(_mel(whole_row, options, bands, hann), options.log)
+            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+                spectrogram = _logarithm(_mel(whole_row, options, bands, hann), options.log)
+            if not np.isfinite(spectrogram).all():
+                batch.fail(row, not_finite(field))
+            made[row] = spectrogram
         column = object_column(made)
         batch.columns[options.output] = column if fixed is None else np.stack(list(column))
 

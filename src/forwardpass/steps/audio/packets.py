@@ -8,26 +8,29 @@ import zlib
 from dataclasses import dataclass
 
 from forwardpass.core.errors import Code
-from forwardpass.steps.audio.headers import Heading, Unfit, check_bounds
+from forwardpass.steps.audio.headers import Heading, Unfit, check_bounds, too_long
 
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _OGG_BEGIN, _OGG_END = 2, 4
 _OPUS_RATE_HZ = 48_000
+_OGG_PAGES_A_SECOND_MAX, _OGG_PAGES_MORE = 400, 1_000  # each packet on a page of its own, of 2.5 ms as Opus has them
 
 _MP3_RATES_HZ = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
 _MP3_KILOBITS = {
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
+_MP3_FRAMES_MORE = 16  # silence that the encoder put around the sound, which is not heard
+_MP3_ENCODERS_COUNTING_WITHOUT_TAG = (b"LAME", b"Lavf", b"Lavc")  # seen; of others it is not known
 _MP3_TAGS_BEHIND = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", b"ID3", b"3DI")
 
 
-def ogg_heading(data: bytes) -> Heading:
-    """Of the first packet. Raises Unfit unless it is one stream of Vorbis or Opus."""
+def ogg_heading(data: bytes, seconds_max: float) -> Heading:
+    """Of the first packet. Raises Unfit unless it is one stream of Vorbis or Opus, of pages for so long a sound."""
     table = data[27 : 27 + data[26]] if len(data) > 26 else b""
     rate_hz, channels = _ogg_codec(data[27 + len(table) :][: sum(table)])
     check_bounds(rate_hz, channels)
-    return Heading("Ogg", rate_hz, channels, 0, len(data), damage=_ogg_damage(data))
+    return Heading("Ogg", rate_hz, channels, 0, len(data), damage=_ogg_damage(data, seconds_max))
 
 
 def _ogg_codec(packet: bytes) -> tuple[int, int]:
@@ -39,11 +42,14 @@ def _ogg_codec(packet: bytes) -> tuple[int, int]:
     raise Unfit(Code.AUDIO_FORMAT, "is an Ogg file that does not begin with Vorbis or Opus sound")
 
 
-def _ogg_damage(data: bytes) -> str:
+def _ogg_damage(data: bytes, seconds_max: float) -> str:
     """The first thing wrong with the pages. Raises Unfit when there is a second stream: it would be left out."""
     place, number, ended = 0, 0, False
     serial = data[14:18]
+    pages_max = int(_OGG_PAGES_A_SECOND_MAX * seconds_max) + _OGG_PAGES_MORE
     while place < len(data):
+        if number >= pages_max:
+            raise Unfit(Code.AUDIO_FORMAT, f"is an Ogg file of more than {pages_max} pages")
         header = data[place : place + 27]
         table = data[place + 27 : place + 27 + header[26]] if len(header) == 27 else b""
         end = place + 27 + len(table) + sum(table)
@@ -70,6 +76,7 @@ class _Mp3Frame:
     rate_hz: int
     channels: int
     bytes: int
+    samples: int  # of each channel
 
 
 def is_mp3(data: bytes, start: int) -> bool:
@@ -77,12 +84,13 @@ def is_mp3(data: bytes, start: int) -> bool:
     return _mp3_frame(data, start) is not None
 
 
-def mp3_heading(data: bytes, start: int) -> Heading:
-    """Of all its frames, which must be of one rate and number of channels."""
+def mp3_heading(data: bytes, start: int, seconds_max: float) -> Heading:
+    """Of all its frames, which must be of one rate and number of channels; they are counted to this length only."""
     first = _mp3_frame(data, start)
     assert first is not None, "is_mp3 was asked before"
     check_bounds(first.rate_hz, first.channels)
     place, count, damage = start, 0, ""
+    count_max = seconds_max * first.rate_hz / first.samples + _MP3_FRAMES_MORE
     while frame := _mp3_frame(data, place):
         if (frame.rate_hz, frame.channels) != (first.rate_hz, first.channels):
             raise Unfit(Code.AUDIO_FORMAT, "is an MP3 whose rate or number of channels changes on the way")
@@ -90,6 +98,8 @@ def mp3_heading(data: bytes, start: int) -> Heading:
             damage = "is cut inside its last frame"
             break
         place, count = place + frame.bytes, count + 1
+        if count > count_max:
+            raise too_long(seconds_max)
     said = _mp3_frames_said(data[start : start + first.bytes])
     if not damage and not _is_end(data, place):
         damage = f"is damaged at byte {place}"
@@ -109,16 +119,17 @@ def _mp3_frame(data: bytes, place: int) -> _Mp3Frame | None:
     first = version == 3
     rate_hz = _MP3_RATES_HZ[version][rate]
     size = (144_000 if first else 72_000) * _MP3_KILOBITS[first][kilobits] // rate_hz + (header[2] >> 1 & 1)
-    return _Mp3Frame(rate_hz, 1 if header[3] >> 6 == 3 else 2, size)
+    return _Mp3Frame(rate_hz, 1 if header[3] >> 6 == 3 else 2, size, 1_152 if first else 576)
 
 
 def _mp3_frames_said(frame: bytes) -> int | None:
-    """What the tag of a variable bit rate in the first frame says of the number of frames."""
+    """What the tag of a variable bit rate in the first frame says of the number of frames, this one counted."""
     first, mono = frame[1] >> 3 & 3 == 3, frame[3] >> 6 == 3
     place = 4 + ((17 if mono else 32) if first else (9 if mono else 17))
     if frame[place : place + 4] not in (b"Xing", b"Info") or not (len(frame) >= place + 12 and frame[place + 7] & 1):
         return None
-    return int.from_bytes(frame[place + 8 : place + 12], "big")
+    said = int.from_bytes(frame[place + 8 : place + 12], "big")
+    return said + (frame[place + 120 : place + 124] in _MP3_ENCODERS_COUNTING_WITHOUT_TAG)
 
 
 def _is_end(data: bytes, place: int) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Misconfigured, Refused
+from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.audio.decode import QUALITY, encoded_sound
 from forwardpass.steps.audio.headers import RATE_HZ_MAX, RATE_HZ_MIN, Unfit, is_wav, wav_heading
-from forwardpass.steps.kind import Fit, Kind, missing, pick
+from forwardpass.steps.kind import Fit, Kind, library_missing, missing, not_finite, pick
 from forwardpass.steps.options import Trouble, field_name, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
@@ -108,8 +108,7 @@ def _resample(options: Resample, known: FieldMap, context: Context) -> Prepared:
     try:
         import soxr
     except ImportError as error:
-        text = "the step resample needs the soxr library: pip install 'forwardpass[audio]'"
-        raise Misconfigured(Code.RUNTIME_MISSING, text, detail=str(error)) from error
+        raise library_missing("resample", "soxr", "audio", error) from error
 
     def run(batch: Batch) -> None:
         batch.columns[options.output or source] = object_column(
@@ -127,7 +126,8 @@ class Gain:
     """Makes sound louder or quieter: by ``db`` decibels, or so far that its ``peak`` or its ``rms`` is as given.
 
     Takes FP32 [-1], ragged or a tensor; makes ``output``, ragged FP32 [samples]; what goes beyond -1 or 1 is set to
-    it. Silence stays silence. Peak and rms are of each row alone, also in a sequence.
+    it. Silence stays silence. Peak and rms are of each row alone, also in a sequence. A sample that is not a finite
+    number fails the row.
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)
@@ -155,7 +155,7 @@ def _samples_fields(options: Resample | Gain, known: FieldMap) -> list[Field]:
 
 
 def _gain(options: Gain, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SAMPLES).name
+    source = pick(known, options.input, SAMPLES)
 
     def factor(samples: NDArray[np.float64]) -> float:
         if options.db is not None:
@@ -171,7 +171,13 @@ def _gain(options: Gain, known: FieldMap, context: Context) -> Prepared:
         return np.clip(precise * factor(precise), -1.0, 1.0).astype(np.float32)
 
     def run(batch: Batch) -> None:
-        batch.columns[options.output or source] = object_column([louder(each) for each in batch.columns[source]])
+        made: list[NDArray[np.float32] | None] = [None] * batch.rows
+        for row, samples in enumerate(batch.columns[source.name]):
+            if np.isfinite(samples).all():
+                made[row] = louder(samples)
+            else:
+                batch.fail(row, not_finite(source))
+        batch.columns[options.output or source.name] = object_column(made)
 
     return run
 

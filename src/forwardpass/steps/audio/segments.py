@@ -1,21 +1,24 @@
 """Stretches of speech out of the probability of each frame: ``segments`` of a whole sound, ``voice_events`` live."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.audio.samples import SAMPLES
-from forwardpass.steps.kind import Kind, pick
+from forwardpass.steps.kind import Kind, not_finite, pick
 from forwardpass.steps.options import Trouble, field_name, number, option
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
 OFF_BELOW_ON, OFF_MIN = 0.15, 0.01
 SECONDS_MAX = 3_600
+
+Found = list[dict[str, Any]]
+"""A row's segments or events."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,8 @@ class VoiceEvents:
     Takes one probability a frame, FP32 [-1], ragged or a tensor: the frames of this request. Makes ``output``, json: a
     list of {"event": "start" | "end", "at_s": seconds since the sequence began}, empty for most requests. Speech
     starts with a frame of ``on`` or more and ends with the first below ``off`` once ``silence_min_s`` passed without
-    one of ``on`` or more, so an end is told that much later than it was. Outside a sequence each row stands alone.
+    one of ``on`` or more, so an end is told that much later than it was; speech that goes on when the sequence ends
+    ends with its last frame. Outside a sequence each row is a whole sound.
     """
 
     input: str | None = option(field_name(), "the probabilities; without it the latest field of this kind", None)
@@ -79,8 +83,10 @@ class Turn(NamedTuple):
     frame: int
 
 
-def scan(scores: Sequence[float], state: Hysteresis, options: VoiceEvents) -> tuple[list[Turn], Hysteresis]:
-    """The turns that these frames, coming after ``state``, bring."""
+def scan(
+    scores: Sequence[float], state: Hysteresis, options: VoiceEvents, *, ends: bool
+) -> tuple[list[Turn], Hysteresis]:
+    """The turns that these frames, coming after ``state``, bring; ``ends``: no more come, and so speech ends too."""
     frame, speaking, quiet_from = state
     silence_min = options.frames(options.silence_min_s)
     turns: list[Turn] = []
@@ -95,17 +101,17 @@ def scan(scores: Sequence[float], state: Hysteresis, options: VoiceEvents) -> tu
                 turns.append(Turn(False, quiet_from))
                 speaking, quiet_from = False, None
         frame += 1
+    if speaking and ends:
+        turns.append(Turn(False, frame))
     return turns, Hysteresis(frame, speaking, quiet_from)
 
 
-def find_segments(scores: NDArray[np.float32], options: Segments) -> list[dict[str, float]]:
+def find_segments(scores: NDArray[np.float32], options: Segments) -> Found:
     """The segments of one whole sound."""
-    turns, state = scan(scores.tolist(), Hysteresis(), options)
-    if state.speaking:
-        turns.append(Turn(False, len(scores)))
+    turns, _ = scan(scores.tolist(), Hysteresis(), options, ends=True)
     spans = [(start.frame, end.frame) for start, end in zip(turns[::2], turns[1::2], strict=True)]
     spans = [(start, end) for start, end in spans if end - start > options.frames(options.speech_min_s)]
-    found = []
+    found: Found = []
     for place, (start, end) in enumerate(spans):
         before = start * options.frame_s
         if place:
@@ -142,49 +148,47 @@ def _json_field(options: VoiceEvents, known: FieldMap) -> list[Field]:
 
 
 def _segments(options: Segments, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SAMPLES).name
+    source = pick(known, options.input, SAMPLES)
 
     def run(batch: Batch) -> None:
-        _fail_nan(batch, source)
-        batch.columns[options.output] = object_column(
-            [find_segments(scores, options) for scores in batch.columns[source]]
-        )
+        _on_each(batch, source, options.output, lambda _, scores: find_segments(scores, options))
 
     return run
 
 
 def _voice_events(options: VoiceEvents, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, SAMPLES).name
+    source = pick(known, options.input, SAMPLES)
 
-    def of_row(scores: NDArray[np.float32], batch: Batch, row: int) -> list[dict[str, Any]]:
+    def of_row(scores: NDArray[np.float32], batch: Batch, row: int) -> Found:
         slots = batch.slots(row)
         state = Hysteresis() if slots is None else Hysteresis(*slots.get(context.place, ()))
-        turns, state = scan(scores.tolist(), state, options)
+        ends = batch.ends(row)
+        turns, state = scan(scores.tolist(), state, options, ends=ends)
         if slots is not None:
             slots[context.place] = tuple(state)
+        last_s = options.at_s(state.frame, 0.0) if ends else math.inf  # the sound is not longer
         return [
-            {
-                "event": "start" if turn.starts else "end",
-                "at_s": options.at_s(turn.frame, -options.pad_s if turn.starts else options.pad_s),
-            }
+            {"event": "start", "at_s": options.at_s(turn.frame, -options.pad_s)}
+            if turn.starts
+            else {"event": "end", "at_s": min(options.at_s(turn.frame, options.pad_s), last_s)}
             for turn in turns
         ]
 
     def run(batch: Batch) -> None:
-        _fail_nan(batch, source)
-        batch.columns[options.output] = object_column(
-            [of_row(scores, batch, row) for row, scores in enumerate(batch.columns[source])]
-        )
+        _on_each(batch, source, options.output, lambda row, scores: of_row(scores, batch, row))
 
     return run
 
 
-def _fail_nan(batch: Batch, source: str) -> None:
-    """A probability that is no number would otherwise be silence."""
-    for row, scores in enumerate(batch.columns[source]):
-        if np.isnan(scores).any():
-            text = f"{source}: the model's output is not a number"
-            batch.fail(row, Failed(Code.NON_FINITE_OUTPUT, text, field=source))
+def _on_each(batch: Batch, source: Field, output: str, act: Callable[[int, NDArray[np.float32]], Found]) -> None:
+    """Of a probability that is not finite nothing is made: it would be silence, or the mean of all would be none."""
+    found: list[Found | None] = [None] * batch.rows
+    for row, scores in enumerate(batch.columns[source.name]):
+        if np.isfinite(scores).all():
+            found[row] = act(row, scores)
+        else:
+            batch.fail(row, not_finite(source))
+    batch.columns[output] = object_column(found)
 
 
 SEGMENTS = Kind("segments", Segments, _json_field, _segments, _problems)

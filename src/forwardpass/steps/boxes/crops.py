@@ -7,11 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import load_opencv, not_finite
-from forwardpass.steps.image.pixels import Pixels, image_field, resizer, source_image
-from forwardpass.steps.kind import NUMBER, Fit, Kind, fail_nan, invalid, missing, pick
+from forwardpass.steps.image.pixels import Pixels, each_image, image_field, load_opencv, resizer, source_image
+from forwardpass.steps.kind import NUMBER, Fit, Kind, fail_nan, invalid, missing, not_finite, pick, unfit
 from forwardpass.steps.options import (
     Rule,
     Trouble,
@@ -95,7 +94,7 @@ def _crop_fields(options: CropBoxes, known: FieldMap) -> list[Field]:
 
 
 def _crop_boxes(options: CropBoxes, known: FieldMap, context: Context) -> Prepared:
-    image, source = source_image(known, options.image).name, pick(known, options.input, _BOX)
+    image, source = source_image(known, options.image), pick(known, options.input, _BOX)
     is_quad = source.shape == (4, 2)
     cv2 = load_opencv("crop_boxes") if is_quad else None
     width, height = options.size or (0, 0)
@@ -103,27 +102,22 @@ def _crop_boxes(options: CropBoxes, known: FieldMap, context: Context) -> Prepar
 
     def crop(picture: Pixels, box: NDArray[np.float32]) -> Pixels:
         if not np.isfinite(box).all():
-            raise not_finite(source.name)
-        cut = (
-            _warped(cv2, picture, box, source.name, options) if is_quad else _sliced(picture, box, source.name, options)
-        )
+            raise not_finite(source)
+        if is_quad:
+            cut = _warped(cv2, _small_enough(picture, image.name), box, source, options)
+        else:
+            cut = _sliced(picture, box, source, options)
         cut = np.ascontiguousarray(cut)
-        return cut if resize is None else resize(_small_enough(cut, image), width, height)
+        return cut if resize is None else resize(_small_enough(cut, image.name), width, height)
 
     def run(batch: Batch) -> None:
-        crops: list[Pixels | None] = []
-        for row in range(batch.rows):
-            try:
-                crops.append(crop(batch.columns[image][row], batch.columns[source.name][row]))
-            except (Failed, Refused) as failure:
-                batch.fail(row, failure)
-                crops.append(None)
-        batch.columns[options.output] = object_column(crops)
+        boxes = batch.columns[source.name]
+        batch.columns[options.output] = each_image(batch, image, lambda row, picture: crop(picture, boxes[row]))
 
     return run
 
 
-def _sliced(picture: Pixels, box: NDArray[np.float32], name: str, options: CropBoxes) -> Pixels:
+def _sliced(picture: Pixels, box: NDArray[np.float32], field: Field, options: CropBoxes) -> Pixels:
     first, second = box[:2].astype(np.float64), box[2:].astype(np.float64)
     wider = options.margin * (second - first)
     size = np.array(picture.shape[1::-1])
@@ -131,28 +125,27 @@ def _sliced(picture: Pixels, box: NDArray[np.float32], name: str, options: CropB
     left, top = outer[0].clip(0, size).astype(int)
     right, bottom = outer[1].clip(0, size).astype(int)
     if left >= right or top >= bottom or (second <= first).any():
-        raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the box has no pixel of the picture in it", field=name)
+        raise unfit(field, Code.OUTPUT_OUT_OF_RANGE, "the box has no pixel of the picture in it")
     inside = picture[top:bottom, left:right]
     if options.outside == "cut":
         return inside
     width, height = outer[1] - outer[0]
     if max(width, height) > (1 + 2 * options.margin) * PAD_MAX * max(size):
-        raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the box is {width:g} by {height:g} pixels large", field=name)
+        raise unfit(field, Code.OUTPUT_OUT_OF_RANGE, f"the box is {width:g} by {height:g} pixels large")
     frame = np.zeros((int(height), int(width), picture.shape[2]), dtype=np.uint8)
     x, y = ((left, top) - outer[0]).astype(int)
     frame[y : y + bottom - top, x : x + right - left] = inside
     return frame
 
 
-def _warped(cv2: Any, picture: Pixels, quad: NDArray[np.float32], name: str, options: CropBoxes) -> Pixels:
-    _small_enough(picture, "image")
+def _warped(cv2: Any, picture: Pixels, quad: NDArray[np.float32], field: Field, options: CropBoxes) -> Pixels:
     if not _has_inside(quad.astype(np.float64)):
-        raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the quad has no inside that could be cut out", field=name)
+        raise unfit(field, Code.OUTPUT_OUT_OF_RANGE, "the quad has no inside that could be cut out")
     width = int(max(np.linalg.norm(quad[0] - quad[1]), np.linalg.norm(quad[2] - quad[3])))
     height = int(max(np.linalg.norm(quad[0] - quad[3]), np.linalg.norm(quad[1] - quad[2])))
     most = int(1.5 * np.hypot(*picture.shape[:2]))  # one of a thing in the picture is hardly longer than its diagonal
     if not (0 < width <= most and 0 < height <= most) or max(width, height) > CROP_SIDE_MAX:
-        raise Failed(Code.OUTPUT_OUT_OF_RANGE, f"{name}: the quad is {width} by {height} pixels large", field=name)
+        raise unfit(field, Code.OUTPUT_OUT_OF_RANGE, f"the quad is {width} by {height} pixels large")
     upright = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=np.float32)
     matrix = cv2.getPerspectiveTransform(np.ascontiguousarray(quad), upright)
     warped: Pixels = cv2.warpPerspective(
@@ -172,7 +165,7 @@ def _has_inside(quad: NDArray[np.float64]) -> bool:
 
 def _small_enough(picture: Pixels, name: str) -> Pixels:
     height, width = picture.shape[:2]
-    if not (0 < height <= CROP_SIDE_MAX and 0 < width <= CROP_SIDE_MAX):
+    if max(height, width) > CROP_SIDE_MAX:
         text = f"{name}: is {width} by {height} pixels large; each side may be 1 to {CROP_SIDE_MAX} here"
         raise Refused(Code.INPUT_TOO_LARGE, text, field=name)
     return np.ascontiguousarray(picture)
@@ -231,11 +224,12 @@ def _turn_image(options: TurnImage, known: FieldMap, context: Context) -> Prepar
         reached = np.ones(batch.rows, dtype=bool)
         if score is not None:
             scores = batch.columns[score.name]
-            fail_nan(batch, score.name, scores)
+            fail_nan(batch, score, scores)
             reached = scores >= scores.dtype.type(options.score_min)
         for row, value in enumerate(batch.columns[label.name]):
             if value is None:
-                batch.fail(row, missing(label.name))
+                none = unfit(label, Code.OUTPUT_OUT_OF_RANGE, "there is no label")
+                batch.fail(row, missing(label.name) if label.given else none)
                 continue
             degrees = turns.get(written(value), 0) if reached[row] else 0
             if degrees:

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code, Failure
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import empty_column, not_finite
+from forwardpass.steps.boxes.fields import make_rows, pick_if
 from forwardpass.steps.files import read_lines
-from forwardpass.steps.kind import FLOATS, IMAGE, Fit, Kind, invalid, pick
+from forwardpass.steps.kind import FLOATS, IMAGE, Fit, Kind, invalid, not_finite, pick, unfit
 from forwardpass.steps.options import (
     Trouble,
     choice,
@@ -24,7 +24,6 @@ from forwardpass.steps.options import (
     text,
     whole,
 )
-from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
 CLASSES_MAX = 1_000_000
@@ -117,16 +116,14 @@ def _problems(options: DecodeBoxes) -> list[Trouble]:
         troubles.append(("rest", options.rest, "only with yolov8 or yolov5, and names, file or class_count"))
     if options.texts and not _named(options):
         troubles.append(("texts", options.texts, "only with names or file"))
-    outputs = [options.boxes, options.scores, options.classes, options.rest, options.texts or "names"]
-    if len(set(outputs)) < len(outputs):
-        troubles.append(("boxes", "two outputs have one name", "a name of its own for each output"))
     return troubles
 
 
 def _sources(options: DecodeBoxes, known: FieldMap) -> tuple[Field, Field | None, Field | None]:
-    source = pick(known, options.input, _BOXES if options.layout == "separate" else _TABLE)
-    scores = None if options.scores_input is None else pick(known, options.scores_input, _SCORES, "scores_input")
-    return source, scores, None if options.image is None else pick(known, options.image, IMAGE, "image")
+    fit = _BOXES if options.layout == "separate" else _TABLE
+    source = pick(known, options.input, fit, besides=(options.scores_input,))
+    scores = pick_if(known, options.scores_input, _SCORES, "scores_input")
+    return source, scores, pick_if(known, options.image, IMAGE, "image")
 
 
 def _fields(options: DecodeBoxes, known: FieldMap) -> list[Field]:
@@ -157,38 +154,30 @@ def _decode(options: DecodeBoxes, known: FieldMap, context: Context) -> Prepared
     source, score_source, image = _sources(options, known)
     names = list(options.names or ()) if options.file is None else read_lines(context.folder, options.file, "one name")
     count = len(names) or options.class_count
-    read = _reader(options, source.name, count)
+    read = _reader(options, source, score_source or source, count)
+    made = [field.name for field in _fields(options, known)]
     if count is not None:
         _check_count(options, read, [source, *([score_source] if score_source else [])], count)
 
-    def decoded(columns: dict[str, Column], row: int) -> dict[str, Any]:
+    def decoded(columns: dict[str, Column], row: int) -> list[Any]:
         """The row's value of each field that is made."""
         scores = None if score_source is None else columns[score_source.name][row]
         size = options.scale if image is None else columns[image.name][row].shape[1::-1]
         found = read(columns[source.name][row], scores)
-        box, chosen, best = _chosen(options, found, score_source.name if score_source else source.name)
+        box, chosen, best = _chosen(options, found, score_source or source)
         corners = _corners(found.boxes[box], _form(options), size)
         if not np.isfinite(corners).all():
-            raise not_finite(source.name)
-        values: dict[str, Any] = {options.boxes: corners, options.scores: best, options.classes: chosen}
+            raise not_finite(source)
+        values: list[Any] = [corners, best, chosen]
         if options.rest is not None:
-            values[options.rest] = np.ascontiguousarray(found.rest[box])
-        if names:
-            values[options.texts or "names"] = _texts(names, chosen, source.name)
+            values.append(np.ascontiguousarray(found.rest[box]))
+        if _named(options):
+            values.append(_texts(names, chosen, source))
         return values
 
     def run(batch: Batch) -> None:
-        made = {field.name: empty_column(batch.rows) for field in _fields(options, known)}
-        for row in range(batch.rows):
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found
-                    values = decoded(batch.columns, row)
-            except Failed as failure:
-                batch.fail(row, failure)
-                continue
-            for name, value in values.items():
-                made[name][row] = value
-        batch.columns.update(made)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found
+            make_rows(batch, made, lambda row: decoded(batch.columns, row))
 
     return run
 
@@ -202,7 +191,7 @@ def _check_count(options: DecodeBoxes, read: "Read", sources: list[Field], count
     values = [np.zeros(shape, dtype=np.float32) for shape in shapes]
     try:
         read(values[0], values[-1])
-    except Failed as failure:
+    except Failure as failure:
         raise invalid("input", failure.text, f"an output for {count} classes") from None
 
 
@@ -213,8 +202,8 @@ def _attributes(options: DecodeBoxes) -> str:
 Read = Callable[[NDArray[Any], NDArray[Any] | None], _Candidates]
 
 
-def _reader(options: DecodeBoxes, name: str, count: int | None) -> Read:
-    """How a row of this layout is read: raises Failed when its shape is another one."""
+def _reader(options: DecodeBoxes, source: Field, score_source: Field, count: int | None) -> Read:
+    """How a row of this layout is read: raises a Failure when its shape is another one."""
     axis = _attributes(options)
 
     def of_yolo(values: NDArray[Any], scores: NDArray[Any] | None) -> _Candidates:
@@ -223,7 +212,7 @@ def _reader(options: DecodeBoxes, name: str, count: int | None) -> Read:
         numbers = table.shape[1] - ahead
         classes = numbers if count is None else count
         if numbers < max(classes, 0) or (numbers > classes and options.rest is None):
-            raise wrong_shape(name, f"has {table.shape[1]} numbers a box; {ahead + (count or 0)} are needed")
+            raise _misshapen(source, f"has {table.shape[1]} numbers a box; {ahead + (count or 0)} are needed")
         found = table[:, ahead : ahead + classes]
         if ahead == 5:  # a detector of one thing may say no more than that it is there
             found = table[:, 4:5] * found if classes else table[:, 4:5]
@@ -232,31 +221,37 @@ def _reader(options: DecodeBoxes, name: str, count: int | None) -> Read:
     def of_rows(values: NDArray[Any], scores: NDArray[Any] | None) -> _Candidates:
         table = _floats(values.T if axis == "first" else values)
         if table.shape[1] != 6:
-            raise wrong_shape(name, f"has {table.shape[1]} numbers a box; 6 are needed")
+            raise _misshapen(source, f"has {table.shape[1]} numbers a box; 6 are needed")
         return _Candidates(table[:, :4], table[:, 4:5], table[:, 5], table[:, 6:])
 
     def of_two(values: NDArray[Any], scores: NDArray[Any] | None) -> _Candidates:
         assert scores is not None, "the separate layout has scores"
         table, found = _floats(values), _floats(scores if scores.ndim == 2 else scores[:, np.newaxis])
         if table.shape[1] != 4 or len(table) != len(found):
-            raise wrong_shape(name, f"has shape {list(table.shape)} for scores of shape {list(found.shape)}")
+            raise _misshapen(source, f"has shape {list(table.shape)} for scores of shape {list(found.shape)}")
         if options.background is not None:
             found = found[:, 1:] if options.background == "first" else found[:, :-1]
         if count is not None and found.shape[1] != count:
-            raise wrong_shape(str(options.scores_input), f"has {found.shape[1]} scores a box for {count} classes")
+            raise _misshapen(score_source, f"has {found.shape[1]} scores a box for {count} classes")
         return _Candidates(table, found, None, table[:, 4:])
 
     return {"separate": of_two, "end_to_end": of_rows}.get(options.layout, of_yolo)
 
 
-def _chosen(options: DecodeBoxes, found: _Candidates, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Which boxes are kept, with which class and score. Raises Failed at NaN."""
+def _misshapen(field: Field, what: str) -> Failure:
+    return unfit(field, Code.BAD_OUTPUT_SHAPE, what)
+
+
+def _chosen(
+    options: DecodeBoxes, found: _Candidates, source: Field
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Which boxes are kept, with which class and score. Raises a Failure at NaN."""
     least = np.float32(options.score_min)
     if found.scores.shape[1] == 0:
-        raise wrong_shape(name, "has no score to choose by")
+        raise _misshapen(source, "has no score to choose by")
     best = found.scores.max(axis=1)
     if np.isnan(best).any():
-        raise not_finite(name)
+        raise not_finite(source)
     if options.every_class:
         box, chosen = np.nonzero(found.scores >= least)
     else:
@@ -266,7 +261,7 @@ def _chosen(options: DecodeBoxes, found: _Candidates, name: str) -> tuple[NDArra
     if found.classes is not None:
         written = found.classes[box]
         if not (np.abs(written) < CLASSES_MAX).all():
-            raise not_finite(name)
+            raise not_finite(source)
         chosen = written.astype(np.int64)
     return box, chosen.astype(np.int64, copy=False), scores
 
@@ -287,13 +282,10 @@ def _corners(boxes: Floats, form: str, size: tuple[float, ...] | None) -> Floats
     return corners if size is None else corners * np.array([*size, *size], dtype=np.float32)
 
 
-def _texts(names: list[str], chosen: NDArray[np.int64], source: str) -> list[str]:
-    if not names:
-        return []
+def _texts(names: list[str], chosen: NDArray[np.int64], source: Field) -> list[str]:
     for place in chosen.tolist():
         if not 0 <= place < len(names):
-            text = f"{source}: names class {place}; there are {len(names)}"
-            raise Failed(Code.OUTPUT_OUT_OF_RANGE, text, field=source)
+            raise unfit(source, Code.OUTPUT_OUT_OF_RANGE, f"names class {place}; there are {len(names)}")
     return [names[place] for place in chosen.tolist()]
 
 

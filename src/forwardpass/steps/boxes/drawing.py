@@ -3,12 +3,13 @@
 import io
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.boxes.fields import (
     CLASSES,
@@ -16,17 +17,15 @@ from forwardpass.steps.boxes.fields import (
     NAMES,
     OUTLINES,
     POINTS,
-    empty_column,
-    not_finite,
     pick_if,
     unequal,
 )
-from forwardpass.steps.image.pixels import Pixels, as_picture, pillow, source_image
-from forwardpass.steps.kind import Kind, pick
+from forwardpass.steps.image.pixels import Pixels, as_picture, check_jpeg_size, each_image, pillow, source_image
+from forwardpass.steps.kind import Kind, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, option, whole
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
-JPEG_SIDE_MAX = 65_500
+BOXES_MAX = 100_000
 PNG_COMPRESSION = 3  # less than half the time of the usual 6
 LABEL_CHARACTERS_MAX = 64
 PALETTE = (
@@ -44,7 +43,7 @@ class DrawBoxes:
 
     The colour follows the class number or else the name; lines and letters grow with the picture. The same input gives
     the same bytes. A row fails when ``names``, ``scores``, ``classes`` or ``points`` has another number of elements
-    than there are boxes, and when a box or a point is not finite.
+    than there are boxes, when a box or a point is not finite, and when there are more boxes than ``count_max``.
     """
 
     image: str | None = option(field_name(), "the picture; without it the latest decoded one", None)
@@ -55,6 +54,7 @@ class DrawBoxes:
     points: str | None = option(
         field_name(), "points of each box (ragged FP32 [-1, points, 2]), such as landmarks", None
     )
+    count_max: int = option(whole(1, BOXES_MAX), "the most boxes of one picture", 1000)
     output: str = option(field_name(), "where the file goes", "drawing")
 
 
@@ -63,7 +63,8 @@ def _draw_sources(options: DrawBoxes, known: FieldMap) -> tuple[Field, Field, di
     fits = {"names": NAMES, "scores": CONFIDENCES, "classes": CLASSES, "points": POINTS}
     given = {key: pick_if(known, getattr(options, key), fit, key) for key, fit in fits.items()}
     details = {key: field for key, field in given.items() if field is not None}
-    return source_image(known, options.image), pick(known, options.input, OUTLINES), details
+    source = pick(known, options.input, OUTLINES, besides=(options.points,))
+    return source_image(known, options.image), source, details
 
 
 def _draw_fields(options: DrawBoxes, known: FieldMap) -> list[Field]:
@@ -75,33 +76,36 @@ def _draw_boxes(options: DrawBoxes, known: FieldMap, context: Context) -> Prepar
     image, source, details = _draw_sources(options, known)
     image_module = pillow("draw_boxes")
 
-    def drawn(columns: dict[str, Column], row: int) -> bytes:
-        outlines = _outlines(columns[source.name][row], source.name)
+    def drawn(columns: dict[str, Column], row: int, pixels: Pixels) -> bytes:
+        outlines = _outlines(columns[source.name][row], source)
+        if len(outlines) > options.count_max:
+            text = f"has {len(outlines)} boxes; at most {options.count_max} are drawn"
+            raise unfit(source, Code.OUTPUT_TOO_LARGE, text)
         said: dict[str, Any] = {}
         for key, field in details.items():
             said[key] = columns[field.name][row]
             if len(said[key]) != len(outlines):
-                raise unequal(field.name, len(said[key]), source.name, len(outlines))
+                raise unequal(field, len(said[key]), source, len(outlines))
         points = said.get("points", [])
         if len(points) and not np.isfinite(points).all():
-            raise not_finite(details["points"].name)
+            raise not_finite(details["points"])
         colours = [_colour(said, place) for place in range(len(outlines))]
         texts = [_written(said, place) for place in range(len(outlines))]
-        picture = _picture(image_module, columns[image.name][row], image.name).convert("RGB")
+        picture = as_picture(image_module, pixels).convert("RGB")
         _draw(picture, outlines, texts, colours)
         _draw_points(picture, points, colours)
         return _encoded(picture, "png", 0)
 
     def run(batch: Batch) -> None:
-        _each_row(batch, options.output, drawn)
+        batch.columns[options.output] = each_image(batch, image, partial(drawn, batch.columns))
 
     return run
 
 
-def _outlines(boxes: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+def _outlines(boxes: NDArray[np.float32], field: Field) -> NDArray[np.float32]:
     """The four corners of each box or quad."""
     if not np.isfinite(boxes).all():
-        raise not_finite(name)
+        raise not_finite(field)
     return boxes if boxes.ndim == 3 else boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
 
 
@@ -184,37 +188,18 @@ def _encode_fields(options: EncodeImage, known: FieldMap) -> list[Field]:
 
 
 def _encode_image(options: EncodeImage, known: FieldMap, context: Context) -> Prepared:
-    source = source_image(known, options.input).name
+    source = source_image(known, options.input)
     image_module = pillow("encode_image")
 
-    def encoded(columns: dict[str, Column], row: int) -> bytes:
-        picture = _picture(image_module, columns[source][row], source)
-        if options.format == "jpeg" and max(picture.size) > JPEG_SIDE_MAX:
-            text = f"{source}: is {picture.width} by {picture.height} pixels large; a JPEG may be {JPEG_SIDE_MAX}"
-            raise Refused(Code.INPUT_TOO_LARGE, text, field=source)
-        return _encoded(picture, options.format, options.quality or 90)
+    def encoded(_: int, pixels: Pixels) -> bytes:
+        if options.format == "jpeg":
+            check_jpeg_size(source.name, pixels)
+        return _encoded(as_picture(image_module, pixels), options.format, options.quality or 90)
 
     def run(batch: Batch) -> None:
-        _each_row(batch, options.output, encoded)
+        batch.columns[options.output] = each_image(batch, source, encoded)
 
     return run
-
-
-def _each_row(batch: Batch, output: str, make: Any) -> None:
-    made = empty_column(batch.rows)
-    for row in range(batch.rows):
-        try:
-            made[row] = make(batch.columns, row)
-        except (Failed, Refused) as failure:
-            batch.fail(row, failure)
-    batch.columns[output] = made
-
-
-def _picture(image_module: Any, pixels: Pixels, name: str) -> Any:
-    if 0 in pixels.shape:
-        height, width = pixels.shape[:2]
-        raise Refused(Code.INVALID_INPUT, f"{name}: is {width} by {height} pixels large: it has none", field=name)
-    return as_picture(image_module, pixels)
 
 
 def _encoded(picture: Any, kind: str, quality: int) -> bytes:

@@ -1,15 +1,17 @@
-"""What the steps on boxes, masks and pictures share: the fields they take, their rows' failures, and OpenCV."""
+"""What the steps on boxes, masks and pictures share: the fields they take, and what their rows fail with."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.image.pixels import library_missing
-from forwardpass.steps.kind import FLOATS, Fit, pick
-from forwardpass.steps.protocol import Column, FieldMap, object_column
+from forwardpass.steps.kind import FLOATS, Fit, not_finite, pick, unfit
+from forwardpass.steps.protocol import Batch, FieldMap, object_column
+
+AREAS_MAX = 100_000  # of one map; each is followed by itself
 
 
 def _is_boxes(field: Field) -> bool:
@@ -53,36 +55,48 @@ def pick_if(known: FieldMap, name: str | None, fit: Fit, key: str) -> Field | No
     return None if name is None else pick(known, name, fit, key)
 
 
-def empty_column(rows: int) -> Column:
-    """An object column to be filled row by row; the rows that fail stay None."""
-    return object_column([None] * rows)
+def make_rows(batch: Batch, names: Sequence[str], make: Callable[[int], Sequence[Any]]) -> None:
+    """Columns of these names, of what ``make`` gives for each row; where it raises a Failure, that row alone fails."""
+    rows: list[Sequence[Any]] = []
+    for row in range(batch.rows):
+        try:
+            rows.append(make(row))
+        except Failure as failure:
+            batch.fail(row, failure)
+            rows.append([None] * len(names))
+    for place, name in enumerate(names):
+        batch.columns[name] = object_column([values[place] for values in rows])
 
 
-def not_finite(name: str) -> Failed:
-    return Failed(Code.NON_FINITE_OUTPUT, f"{name}: the model's output is not a number", field=name)
-
-
-def unequal(name: str, count: int, source: str, wanted: int) -> Failed:
+def unequal(field: Field, count: int, source: Field, wanted: int) -> Refused | Failed:
     """A field that should have one element a box has another number of them."""
-    text = f"{name}: has {count} elements where {source} has {wanted}"
-    return Failed(Code.BAD_OUTPUT_SHAPE, text, field=name)
+    return unfit(field, Code.BAD_OUTPUT_SHAPE, f"has {count} elements where {source.name} has {wanted}")
 
 
-def score_map(values: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """A row's map as [height, width]. Raises Failed when it has another form or holds NaN."""
+def score_map(values: NDArray[Any], field: Field) -> NDArray[np.float32]:
+    """A row's map as [height, width]. Raises a Failure when it has another form or holds NaN."""
     if values.ndim == 3 and values.shape[0] == 1:
         values = values[0]
     if values.ndim != 2 or 0 in values.shape:
-        raise Failed(Code.BAD_OUTPUT_SHAPE, f"{name}: has shape {list(values.shape)}; one map is needed", field=name)
+        raise unfit(field, Code.BAD_OUTPUT_SHAPE, f"has shape {list(values.shape)}; one map is needed")
     if np.isnan(values).any():
-        raise not_finite(name)
+        raise not_finite(field)
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def load_opencv(step: str) -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        raise library_missing(step, "OpenCV", "vision", error) from None
-    cv2.setNumThreads(1)  # the worker's threads are its engine's
-    return cv2
+def factors(values: NDArray[np.float32], field: Field) -> NDArray[np.float64]:
+    """A row's scale in x and y. Raises a Failure unless both are finite and above 0."""
+    if not np.isfinite(values).all():
+        raise not_finite(field)
+    if (values <= 0).any():
+        raise unfit(field, Code.OUTPUT_OUT_OF_RANGE, "a scale must be above 0")
+    return values.astype(np.float64)
+
+
+def check_areas(cv2: Any, inside: NDArray[np.uint8], field: Field, *, holes: bool = False) -> None:
+    """Raise a Failure when a map marks more areas (and with ``holes`` leaves out more) than can be followed in time."""
+    count = cv2.connectedComponents(inside)[0] - 1
+    if holes:
+        count += cv2.connectedComponents(1 - inside, connectivity=4)[0] - 1
+    if count > AREAS_MAX:
+        raise unfit(field, Code.OUTPUT_TOO_LARGE, f"marks {count} areas; at most {AREAS_MAX} are followed")

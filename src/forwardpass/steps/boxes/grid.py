@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import empty_column, not_finite, pick_if
+from forwardpass.steps.boxes.fields import make_rows, pick_if
 from forwardpass.steps.image.pixels import LAYOUT, Layout, by_rows
-from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, pick
+from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, field_name, number, option, whole
-from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
 CELL_MAX = 65_535
@@ -56,8 +55,6 @@ class DecodeGrid:
 def _grid_problems(options: DecodeGrid) -> list[Trouble]:
     if options.offsets_input is None and options.offsets is not None:
         return [("offsets", options.offsets, "only with offsets_input")]
-    if len(set(_names(options))) < len(_names(options)):
-        return [("boxes", "two outputs have one name", "a name of its own for each output")]
     return []
 
 
@@ -67,7 +64,8 @@ def _names(options: DecodeGrid) -> list[str]:
 
 
 def _grid_sources(options: DecodeGrid, known: FieldMap) -> tuple[Field, Field | None]:
-    scores, offsets = pick(known, options.input, _GRID), pick_if(known, options.offsets_input, _GRID, "offsets_input")
+    scores = pick(known, options.input, _GRID, besides=(options.offsets_input,))
+    offsets = pick_if(known, options.offsets_input, _GRID, "offsets_input")
     place = options.layout.index("c")
     if 0 <= scores.shape[place] <= options.channel or scores.shape[place] == 0:
         raise invalid("channel", str(options.channel), f"a channel of {describe(scores)}")
@@ -86,44 +84,37 @@ def _grid(options: DecodeGrid, known: FieldMap, context: Context) -> Prepared:
     source, moved = _grid_sources(options, known)
 
     def run(batch: Batch) -> None:
-        made = {name: empty_column(batch.rows) for name in _names(options)}
-        for row in range(batch.rows):
-            try:
-                values = decoded(batch.columns, row)
-            except Failed as failure:
-                batch.fail(row, failure)
-                continue
-            for name, value in zip(made, values, strict=True):
-                made[name][row] = value
-        batch.columns.update(made)
+        make_rows(batch, _names(options), lambda row: decoded(batch.columns, row))
 
     def decoded(columns: dict[str, Column], row: int) -> list[Floats]:
         grid = by_rows(columns[source.name][row], options.layout)
         if not -1 <= options.channel < grid.shape[2] or grid.shape[2] == 0:
-            raise wrong_shape(source.name, f"has {grid.shape[2]} channels; channel {options.channel} is needed")
+            text = f"has {grid.shape[2]} channels; channel {options.channel} is needed"
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, text)
         scores = grid[..., options.channel]
         if np.isnan(scores).any():
-            raise not_finite(source.name)
+            raise not_finite(source)
         y, x = np.nonzero(scores >= scores.dtype.type(options.score_min))
         if len(y) > options.count_max:
-            text = f"{source.name}: {len(y)} boxes reach the least score; at most {options.count_max} are taken"
-            raise Failed(Code.OUTPUT_TOO_LARGE, text, field=source.name)
+            text = f"{len(y)} boxes reach the least score; at most {options.count_max} are taken"
+            raise unfit(source, Code.OUTPUT_TOO_LARGE, text)
         corner = np.stack([x, y], axis=1) * options.stride
         boxes = np.concatenate([corner, corner + options.cell], axis=1).astype(np.float32)
         values: list[Floats] = [boxes, scores[y, x].astype(np.float32)]
         if moved is not None:
-            values.append(_offsets(by_rows(columns[moved.name][row], options.layout), grid, (y, x), moved.name))
+            values.append(_offsets(by_rows(columns[moved.name][row], options.layout), grid, (y, x), moved))
         return values
 
     return run
 
 
-def _offsets(grid: NDArray[Any], scores: NDArray[Any], cells: Any, name: str) -> Floats:
+def _offsets(grid: NDArray[Any], scores: NDArray[Any], cells: Any, field: Field) -> Floats:
     if grid.shape != (*scores.shape[:2], 4):
-        raise wrong_shape(name, f"has shape {list(grid.shape)} for {list(scores.shape[:2])} cells; 4 a cell are needed")
+        text = f"has shape {list(grid.shape)} for {list(scores.shape[:2])} cells; 4 a cell are needed"
+        raise unfit(field, Code.BAD_OUTPUT_SHAPE, text)
     offsets: Floats = grid[cells].astype(np.float32)
     if not np.isfinite(offsets).all():
-        raise not_finite(name)
+        raise not_finite(field)
     return offsets
 
 

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Failed
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import MAP, SCALE, empty_column, load_opencv, pick_if, score_map
+from forwardpass.steps.boxes.fields import AREAS_MAX, MAP, SCALE, check_areas, factors, make_rows, pick_if, score_map
+from forwardpass.steps.image.pixels import load_opencv
 from forwardpass.steps.kind import IMAGE, Kind, pick
 from forwardpass.steps.options import Trouble, field_name, number, option, whole
-from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
-
-POLYGONS_MAX = 100_000
+from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +20,15 @@ class MaskPolygons:
 
     Makes a JSON list of polygons, each a list of [x, y] through the centres of the pixels at its edge, in pixels of the
     map or, with ``scale`` (FP32 [2]) or ``image``, of the original. Holes are not followed; what is only a point or a
-    line is left out. A map that holds NaN fails its row. OpenCV's findContours and approxPolyDP do the work.
+    line is left out. A map that holds NaN or marks over 100,000 areas fails its row, as does a scale that is not above
+    0. OpenCV's findContours and approxPolyDP do the work.
     """
 
     input: str | None = option(field_name(), "the map of scores; without it the latest such field", None)
     threshold: float = option(number(), "a pixel belongs to an area when its score is above this", 0.5)
     area_min: float = option(number(), "the least area of a polygon, in pixels of the map", 0.0)
     epsilon: float = option(number(), "how far, in pixels of the map, a simpler outline may be from the real one", 0.0)
-    count_max: int = option(whole(1, POLYGONS_MAX), "the most polygons that come back", 1000)
+    count_max: int = option(whole(1, AREAS_MAX), "the most polygons that come back", 1000)
     scale: str | None = option(field_name(), "the original's size divided by the map's", None)
     image: str | None = option(field_name(), "the original, instead of scale", None)
     output: str = option(field_name(), "where the polygons go", "polygons")
@@ -57,34 +56,25 @@ def _mask_polygons(options: MaskPolygons, known: FieldMap, context: Context) -> 
     source, scale, image = _sources(options, known)
     cv2 = load_opencv("mask_polygons")
 
-    def by(columns: dict[str, Column], row: int, scores: NDArray[np.float32]) -> NDArray[np.float64] | None:
-        """What the map's coordinates are multiplied by."""
-        factors: NDArray[np.float64] | None = None
+    def polygons(batch: Batch, row: int) -> list[Any]:
+        scores = score_map(batch.columns[source.name][row], source)
+        by: NDArray[np.float64] | None = None
         if scale is not None:
-            factors = columns[scale.name][row].astype(np.float64)
+            by = factors(batch.columns[scale.name][row], scale)
         elif image is not None:
-            factors = np.divide(columns[image.name][row].shape[1::-1], scores.shape[::-1])
-        return factors
+            by = np.divide(batch.columns[image.name][row].shape[1::-1], scores.shape[::-1])
+        inside = (scores > np.float32(options.threshold)).astype(np.uint8)
+        check_areas(cv2, inside, source)
+        return [(line if by is None else line * by).tolist() for line in _outlines(cv2, inside, options)]
 
     def run(batch: Batch) -> None:
-        made = empty_column(batch.rows)
-        for row in range(batch.rows):
-            try:
-                scores = score_map(batch.columns[source.name][row], source.name)
-            except Failed as failure:
-                batch.fail(row, failure)
-                continue
-            factors = by(batch.columns, row, scores)
-            outlines = _outlines(cv2, scores, options)
-            made[row] = [(line if factors is None else line * factors).tolist() for line in outlines]
-        batch.columns[options.output] = made
+        make_rows(batch, [options.output], lambda row: [polygons(batch, row)])
 
     return run
 
 
-def _outlines(cv2: Any, scores: NDArray[np.float32], options: MaskPolygons) -> list[NDArray[Any]]:
+def _outlines(cv2: Any, inside: NDArray[np.uint8], options: MaskPolygons) -> list[NDArray[Any]]:
     """Integer points of each area, largest first; of equal ones the one that was found first."""
-    inside = (scores > np.float32(options.threshold)).astype(np.uint8)
     contours, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     if options.epsilon:
         contours = [cv2.approxPolyDP(contour, options.epsilon, True) for contour in contours]

@@ -1,4 +1,4 @@
-"""Steps on boxes: ``nms`` keeps one of those that overlap, ``map_boxes`` brings them back to the original picture."""
+"""``nms``: of boxes that overlap, one is kept."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,21 +6,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import (
-    BOXES,
-    CLASSES,
-    CONFIDENCES,
-    NAMES,
-    PLACES,
-    SCALE,
-    empty_column,
-    not_finite,
-    pick_if,
-    unequal,
-)
-from forwardpass.steps.kind import IMAGE, Fit, Kind, pick
+from forwardpass.steps.boxes.fields import BOXES, CLASSES, CONFIDENCES, NAMES, make_rows, unequal
+from forwardpass.steps.kind import Fit, Kind, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, flag, number, option, several, whole
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared
 
@@ -28,7 +17,6 @@ BOXES_MAX = 100_000
 _ALONG = Fit(
     "a field with one element a box (ragged, texts or json)", lambda field: field.kind in ("ragged", "texts", "json")
 )
-_PLACE = Fit("a letterbox's place (FP32 [4])", lambda field: field.datatype == "FP32" and field.shape == (4,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,27 +80,22 @@ def _nms(options: Nms, known: FieldMap, context: Context) -> Prepared:
         for field in along:
             value = columns[field.name][row]
             if not isinstance(value, np.ndarray | list):  # JSON may be anything
-                raise Failed(Code.BAD_OUTPUT_SHAPE, f"{field.name}: is no list", field=field.name)
+                raise unfit(field, Code.BAD_OUTPUT_SHAPE, "is no list")
             if len(value) != count:
-                raise unequal(field.name, len(value), boxes.name, count)
+                raise unequal(field, len(value), boxes, count)
         if not np.isfinite(columns[boxes.name][row]).all():
-            raise not_finite(boxes.name)
+            raise not_finite(boxes)
         if np.isnan(columns[scores.name][row]).any():
-            raise not_finite(scores.name)
+            raise not_finite(scores)
         groups = None if classes is None else columns[classes.name][row]
         return _best(columns[boxes.name][row], columns[scores.name][row], groups, options)
 
     def run(batch: Batch) -> None:
-        made = {field.name: empty_column(batch.rows) for field in along}
-        for row in range(batch.rows):
-            try:
-                stay = kept(batch.columns, row)
-            except Failed as failure:
-                batch.fail(row, failure)
-                continue
-            for name, column in made.items():
-                column[row] = _of(batch.columns[name][row], stay)
-        batch.columns.update(made)
+        def of_those_kept(row: int) -> list[Any]:
+            stay = kept(batch.columns, row)
+            return [_of(batch.columns[field.name][row], stay) for field in along]
+
+        make_rows(batch, [field.name for field in along], of_those_kept)
 
     return run
 
@@ -152,66 +135,4 @@ def _of(values: Any, places: NDArray[np.int64]) -> Any:
     return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MapBoxes:
-    """Brings boxes, quads or points from the picture the model saw back to the original one.
-
-    With ``place`` (FP32 [4]: scale x, scale y, offset x, offset y, as letterbox_image makes it) a coordinate becomes
-    (coordinate - offset) / scale; with ``scale`` (FP32 [2]) it is multiplied. With ``image``, the original, what lies
-    outside of it is moved to its edge. A coordinate that is not finite fails the row.
-    """
-
-    input: str | None = option(field_name(), "boxes, quads or points; without it the latest such field", None)
-    place: str | None = option(field_name(), "where the original lies in a letterboxed picture", None)
-    scale: str | None = option(field_name(), "the original's size divided by the resized one's", None)
-    image: str | None = option(field_name(), "the original, to whose size the result is clipped", None)
-    output: str | None = option(field_name(), "where the result goes; without it, in place", None)
-
-
-def _map_problems(options: MapBoxes) -> list[Trouble]:
-    if (options.place is None) == (options.scale is None):
-        return [("place", "none or both of place and scale", "one of place and scale")]
-    return []
-
-
-def _map_sources(options: MapBoxes, known: FieldMap) -> tuple[Field, Field, Field | None]:
-    source = pick(known, options.input, PLACES)
-    place = pick_if(known, options.place, _PLACE, "place") or pick(known, options.scale, SCALE, "scale")
-    return source, place, pick_if(known, options.image, IMAGE, "image")
-
-
-def _map_fields(options: MapBoxes, known: FieldMap) -> list[Field]:
-    source, _, _ = _map_sources(options, known)
-    return [Field(options.output or source.name, "FP32", source.shape, "ragged")]
-
-
-def _map_boxes(options: MapBoxes, known: FieldMap, context: Context) -> Prepared:
-    source, place, image = _map_sources(options, known)
-
-    def mapped(columns: dict[str, Column], row: int) -> NDArray[np.float32]:
-        given: NDArray[np.float32] = columns[source.name][row]
-        points = given.reshape(-1, 2).astype(np.float64)
-        by = columns[place.name][row].astype(np.float64)
-        with np.errstate(all="ignore"):  # what is not finite is found below
-            points = points * by if options.place is None else (points - by[2:]) / by[:2]
-        if not np.isfinite(points).all():
-            raise not_finite(source.name)
-        if image is not None:
-            points = points.clip(0, columns[image.name][row].shape[1::-1])
-        result: NDArray[np.float32] = points.reshape(given.shape).astype(np.float32)
-        return result
-
-    def run(batch: Batch) -> None:
-        made = empty_column(batch.rows)
-        for row in range(batch.rows):
-            try:
-                made[row] = mapped(batch.columns, row)
-            except Failed as failure:
-                batch.fail(row, failure)
-        batch.columns[options.output or source.name] = made
-
-    return run
-
-
 NMS = Kind("nms", Nms, _nms_fields, _nms, _nms_problems)
-MAP_BOXES = Kind("map_boxes", MapBoxes, _map_fields, _map_boxes, _map_problems)

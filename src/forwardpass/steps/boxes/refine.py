@@ -6,14 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Failed
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import BOXES, empty_column, not_finite, pick_if, unequal
-from forwardpass.steps.kind import IMAGE, Fit, Kind, describe, invalid, pick
+from forwardpass.steps.boxes.fields import BOXES, make_rows, pick_if, unequal
+from forwardpass.steps.kind import IMAGE, Fit, Kind, describe, invalid, not_finite, pick
 from forwardpass.steps.options import Trouble, choice, field_name, flag, number, option, several
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
-POINTS_MAX = 10_000
 _POINTS = Fit(
     "points of each box (ragged FP32 [-1, numbers] or [-1, points, 2])",
     lambda field: (
@@ -74,21 +72,18 @@ def _refine(options: RefineBoxes, known: FieldMap, context: Context) -> Prepared
                 corners = _moved(corners, moves * std, options.form == "center")
             result: NDArray[np.float32] = (_squares(corners) if options.square else corners).astype(np.float32)
         if not np.isfinite(result).all():
-            raise not_finite(source.name if offsets is None else offsets.name)
+            raise not_finite(offsets or source)
         return result
 
+    def moved(batch: Batch, row: int) -> NDArray[np.float32]:
+        boxes = batch.columns[source.name][row]
+        moves = None if offsets is None else batch.columns[offsets.name][row]
+        if offsets is not None and moves is not None and len(moves) != len(boxes):
+            raise unequal(offsets, len(moves), source, len(boxes))
+        return refined(boxes, moves)
+
     def run(batch: Batch) -> None:
-        made = empty_column(batch.rows)
-        for row in range(batch.rows):
-            boxes = batch.columns[source.name][row]
-            moves = None if offsets is None else batch.columns[offsets.name][row]
-            try:
-                if offsets is not None and moves is not None and len(moves) != len(boxes):
-                    raise unequal(offsets.name, len(moves), source.name, len(boxes))
-                made[row] = refined(boxes, moves)
-            except Failed as failure:
-                batch.fail(row, failure)
-        batch.columns[options.output or source.name] = made
+        make_rows(batch, [options.output or source.name], lambda row: [moved(batch, row)])
 
     return run
 
@@ -135,7 +130,8 @@ def _points_problems(options: PlacePoints) -> list[Trouble]:
 
 
 def _points_sources(options: PlacePoints, known: FieldMap) -> tuple[Field, Field, Field | None]:
-    source, boxes = pick(known, options.input, _POINTS), pick(known, options.boxes, BOXES, "boxes")
+    source = pick(known, options.input, _POINTS, besides=(options.boxes,))
+    boxes = pick(known, options.boxes, BOXES, "boxes")
     if len(source.shape) == 2 and (source.shape[1] < 2 or source.shape[1] % 2):
         raise invalid("input", describe(source), "an even number of numbers for each box")
     if len(source.shape) == 3 and options.order != "xy":
@@ -155,7 +151,7 @@ def _place_points(options: PlacePoints, known: FieldMap, context: Context) -> Pr
 
     def placed(found: NDArray[np.float32], around: NDArray[np.float32]) -> NDArray[np.float64]:
         if len(found) != len(around):
-            raise unequal(source.name, len(found), boxes.name, len(around))
+            raise unequal(source, len(found), boxes, len(around))
         count = len(found)
         if found.ndim == 2 and options.order == "xxyy":
             found = found.reshape(count, 2, found.shape[1] // 2).transpose(0, 2, 1)
@@ -164,21 +160,17 @@ def _place_points(options: PlacePoints, known: FieldMap, context: Context) -> Pr
         with np.errstate(all="ignore"):  # what is not finite is found below
             result: NDArray[np.float64] = first + points / size * (second - first)
         if not np.isfinite(result).all():
-            raise not_finite(source.name)
+            raise not_finite(source)
         return result
 
+    def clipped(batch: Batch, row: int) -> NDArray[np.float32]:
+        points = placed(batch.columns[source.name][row], batch.columns[boxes.name][row])
+        if image is not None:
+            points = points.clip(0, batch.columns[image.name][row].shape[1::-1])
+        return points.astype(np.float32)
+
     def run(batch: Batch) -> None:
-        made = empty_column(batch.rows)
-        for row in range(batch.rows):
-            try:
-                points = placed(batch.columns[source.name][row], batch.columns[boxes.name][row])
-            except Failed as failure:
-                batch.fail(row, failure)
-                continue
-            if image is not None:
-                points = points.clip(0, batch.columns[image.name][row].shape[1::-1])
-            made[row] = points.astype(np.float32)
-        batch.columns[options.output] = made
+        make_rows(batch, [options.output], lambda row: [clipped(batch, row)])
 
     return run
 

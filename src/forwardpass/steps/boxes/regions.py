@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Failed
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import MAP, SCALE, empty_column, load_opencv, not_finite, pick_if, score_map
-from forwardpass.steps.kind import IMAGE, Kind, pick
+from forwardpass.steps.boxes.fields import MAP, SCALE, check_areas, factors, make_rows, pick_if, score_map
+from forwardpass.steps.image.pixels import load_opencv
+from forwardpass.steps.kind import IMAGE, Kind, pick, unfit
 from forwardpass.steps.options import Trouble, field_name, flag, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
@@ -29,7 +30,8 @@ class TextRegions:
     ``score_min`` is grown by area x ``unclip`` / perimeter on every side. Makes ``quads`` ragged FP32 [-1, 4, 2],
     whole pixels clockwise from top left, and ``scores`` ragged FP32 [-1], sorted in lines from top to bottom, in a line
     from left to right. They are in pixels of the map or, with ``scale`` (FP32 [2]) or ``image``, of the original. A map
-    that holds NaN fails its row. Source: Liao et al., Real-time Scene Text Detection with Differentiable Binarization.
+    that holds NaN or has over 100,000 areas and holes fails its row, as does a scale that makes no size of a picture.
+    Source: Liao et al., Real-time Scene Text Detection with Differentiable Binarization.
     """
 
     input: str | None = option(field_name(), "the probability map; without it the latest such field", None)
@@ -54,8 +56,6 @@ def _problems(options: TextRegions) -> list[Trouble]:
     troubles = [(name, str(value), "0 or more") for name, value in least.items() if value < 0]
     if options.scale is not None and options.image is not None:
         troubles.append(("scale", options.scale, "not beside image"))
-    if options.quads == options.scores:
-        troubles.append(("scores", options.scores, "another name than quads"))
     return troubles
 
 
@@ -73,35 +73,36 @@ def _text_regions(options: TextRegions, known: FieldMap, context: Context) -> Pr
     source, scale, image = _sources(options, known)
     cv2 = load_opencv("text_regions")
 
+    def regions(batch: Batch, row: int) -> tuple[Floats, Floats]:
+        page = score_map(batch.columns[source.name][row], source)
+        width, height = page.shape[::-1]
+        if image is not None:
+            width, height = batch.columns[image.name][row].shape[1::-1]
+        elif scale is not None:
+            width, height = _scaled(width, height, batch.columns[scale.name][row], scale)
+        text = (page > np.float32(options.threshold)).astype(np.uint8)
+        if options.dilate:
+            text = cv2.dilate(text, np.ones((2, 2), dtype=np.uint8))
+        check_areas(cv2, text, source, holes=True)
+        return _regions(cv2, page, text, (width, height), options)
+
     def run(batch: Batch) -> None:
-        quads, scores = empty_column(batch.rows), empty_column(batch.rows)
-        for row in range(batch.rows):
-            try:
-                page = score_map(batch.columns[source.name][row], source.name)
-                width, height = page.shape[::-1]
-                if image is not None:
-                    width, height = batch.columns[image.name][row].shape[1::-1]
-                elif scale is not None:
-                    width, height = _scaled(width, height, batch.columns[scale.name][row], scale.name)
-                quads[row], scores[row] = _regions(cv2, page, (width, height), options)
-            except Failed as failure:
-                batch.fail(row, failure)
-        batch.columns[options.quads], batch.columns[options.scores] = quads, scores
+        make_rows(batch, [options.quads, options.scores], lambda row: regions(batch, row))
 
     return run
 
 
-def _scaled(width: int, height: int, by: Floats, name: str) -> tuple[int, int]:
-    sides = by.astype(np.float64) * (width, height)
-    if not np.isfinite(sides).all() or sides.min() < 0.5 or sides.max() > SIDE_MAX:
-        raise not_finite(name)
+def _scaled(width: int, height: int, by: Floats, scale: Field) -> tuple[int, int]:
+    sides = factors(by, scale) * (width, height)
+    if sides.min() < 0.5 or sides.max() > SIDE_MAX:
+        text = f"makes the original {sides[0]:g} x {sides[1]:g} pixels"
+        raise unfit(scale, Code.OUTPUT_OUT_OF_RANGE, f"{text}; each side may be 1 to {SIDE_MAX}")
     return round(sides[0]), round(sides[1])
 
 
-def _regions(cv2: Any, page: Floats, size: tuple[int, int], options: TextRegions) -> tuple[Floats, Floats]:
-    text = (page > np.float32(options.threshold)).astype(np.uint8)
-    if options.dilate:
-        text = cv2.dilate(text, np.ones((2, 2), dtype=np.uint8))
+def _regions(
+    cv2: Any, page: Floats, text: NDArray[np.uint8], size: tuple[int, int], options: TextRegions
+) -> tuple[Floats, Floats]:
     contours, _ = cv2.findContours(text, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
     quads: list[Floats] = []
     scores: list[float] = []

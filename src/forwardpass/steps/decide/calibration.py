@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.decide.label_files import read_json
-from forwardpass.steps.kind import Fit, Kind, describe, fail_nan, invalid, is_float, pick
+from forwardpass.steps.kind import Fit, Kind, describe, fail_nan, invalid, is_float, pick, unfit
 from forwardpass.steps.options import Trouble, Wrong, choice, either, field_name, file_name, number, option, several
-from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 Scores = NDArray[np.float64]
@@ -105,8 +105,8 @@ def _load(options: Calibrate, known: FieldMap, context: Context) -> Prepared:
     def run(batch: Batch) -> None:
         scores = batch.columns[source.name]
         if count > 1 and scores.shape[-1] != count:
-            raise wrong_shape(source.name, f"has {scores.shape[-1]} scores for {count} calibrations")
-        fail_nan(batch, source.name, scores)
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"has {scores.shape[-1]} scores for {count} calibrations")
+        fail_nan(batch, source, scores)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # infinities may become NaN
             batch.columns[options.output] = calibrate(scores.astype(np.float64)).astype(np.float32)
 

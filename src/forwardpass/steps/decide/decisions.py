@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.decide.label_files import read_labels, read_table
+from forwardpass.steps.decide.label_files import read_table
 from forwardpass.steps.decide.labels import LABEL, LABELS_MAX, same_number
-from forwardpass.steps.kind import SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick
+from forwardpass.steps.files import read_lines
+from forwardpass.steps.kind import SCORES, Fit, Kind, describe, fail_nan, invalid, is_float, pick, unfit
 from forwardpass.steps.options import (
     Trouble,
     did_you_mean,
@@ -23,7 +24,6 @@ from forwardpass.steps.options import (
     text,
     whole,
 )
-from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
 _ONE_AXIS = Fit("a floating tensor [labels]", lambda field: is_float(field) and len(field.shape) == 1)
@@ -65,7 +65,7 @@ def _set_fields(options: LabelSet, known: FieldMap) -> list[Field]:
 
 def _set_load(options: LabelSet, known: FieldMap, context: Context) -> Prepared:
     source = pick(known, options.input, _ONE_AXIS)
-    names = list(options.names or ()) if options.file is None else read_labels(context.folder, options.file)
+    names = list(options.names or ()) if options.file is None else read_lines(context.folder, options.file, "one label")
     if source.shape[-1] >= 0:
         same_number(len(names), source, "file" if options.names is None else "names")
     minima = read_table(context.folder, options.score_min_file, number())
@@ -77,8 +77,8 @@ def _set_load(options: LabelSet, known: FieldMap, context: Context) -> Prepared:
     def run(batch: Batch) -> None:
         scores = batch.columns[source.name]
         if scores.shape[-1] != len(names):
-            raise wrong_shape(source.name, f"has {scores.shape[-1]} scores for {len(names)} labels")
-        fail_nan(batch, source.name, scores)
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"has {scores.shape[-1]} scores for {len(names)} labels")
+        fail_nan(batch, source, scores)
         with np.errstate(over="ignore"):
             reached = scores >= least.astype(scores.dtype)
         best = [_best_first(each, own, options.top) for each, own in zip(scores, reached, strict=True)]
@@ -162,10 +162,10 @@ def _abstain_load(options: Abstain, known: FieldMap, context: Context) -> Prepar
     def run(batch: Batch) -> None:
         scores = batch.columns[source.name]
         if scores.shape[-1] < least_classes:
-            raise wrong_shape(source.name, f"has fewer than {least_classes} scores")
-        fail_nan(batch, source.name, scores)
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"has fewer than {least_classes} scores")
+        fail_nan(batch, source, scores)
         if options.entropy_max is not None:
-            _fail_no_probabilities(batch, source.name, scores)
+            _fail_no_probabilities(batch, source, scores)
         abstained = np.zeros(batch.rows, dtype=bool)
         for name, limit, measure in limits:
             found = measure(scores)
@@ -202,11 +202,11 @@ def _entropy(scores: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(-parts.sum(axis=-1) / np.log(scores.shape[-1]))
 
 
-def _fail_no_probabilities(batch: Batch, name: str, scores: NDArray[Any]) -> None:
-    text = f"{name}: entropy needs probabilities, from 0 to 1 and one in all"
+def _fail_no_probabilities(batch: Batch, source: Field, scores: NDArray[Any]) -> None:
+    why = "entropy needs probabilities, from 0 to 1 and one in all"
     wrong = (scores < 0).any(axis=-1) | (abs(scores.astype(np.float64).sum(axis=-1) - 1) > 0.01)
     for row in np.flatnonzero(wrong):
-        batch.fail(int(row), Failed(Code.STEP_FAILED, text, field=name))
+        batch.fail(int(row), unfit(source, Code.OUTPUT_OUT_OF_RANGE, why))
 
 
 LABEL_SET = Kind("label_set", LabelSet, _set_fields, _set_load, _set_problems)

@@ -9,15 +9,6 @@ from forwardpass.steps.kind import invalid
 from forwardpass.steps.options import Rule, Wrong, table
 
 
-def read_labels(folder: Path, file: str) -> list[str]:
-    """The labels, one a line. Raises Misconfigured."""
-    lines = [line.removesuffix("\r") for line in read_text(folder, file).removesuffix("\n").split("\n")]
-    if not all(line.strip() for line in lines):
-        empty = next(place for place, line in enumerate(lines, 1) if not line.strip())
-        raise invalid("", f"line {empty} is empty", "one label a line", file=file)
-    return lines
-
-
 def read_table(folder: Path, file: str | None, each: Rule) -> dict[str, Any]:
     """A JSON object with what ``each`` allows for some labels, empty without a file. Raises Misconfigured."""
     if file is None:

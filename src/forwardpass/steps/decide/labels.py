@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.decide.label_files import read_labels, read_table
-from forwardpass.steps.kind import NUMBER, SCORES, Fit, Kind, describe, fail_nan, invalid, pick
+from forwardpass.steps.decide.label_files import read_table
+from forwardpass.steps.files import read_lines
+from forwardpass.steps.kind import NUMBER, SCORES, Fit, Kind, describe, fail_nan, invalid, pick, unfit
 from forwardpass.steps.options import (
     Trouble,
     field_name,
@@ -18,7 +20,6 @@ from forwardpass.steps.options import (
     text,
     whole,
 )
-from forwardpass.steps.outputs import wrong_shape
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, text_column
 
 LABELS_MAX = 1_000_000
@@ -65,7 +66,7 @@ def _label_fields(options: Labels, known: FieldMap) -> list[Field]:
 
 def _labels(options: Labels, known: FieldMap, context: Context) -> Prepared:
     source = pick(known, options.input, SCORES)
-    names = list(options.names or ()) if options.file is None else read_labels(context.folder, options.file)
+    names = list(options.names or ()) if options.file is None else read_lines(context.folder, options.file, "one label")
     if source.shape[-1] >= 0:
         same_number(len(names), source, "file" if options.names is None else "names")
     if options.top > len(names):
@@ -75,8 +76,8 @@ def _labels(options: Labels, known: FieldMap, context: Context) -> Prepared:
     def run(batch: Batch) -> None:
         scores = batch.columns[source.name]
         if scores.shape[-1] != len(names):
-            raise wrong_shape(source.name, f"has {scores.shape[-1]} scores for {len(names)} labels")
-        fail_nan(batch, source.name, scores)
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"has {scores.shape[-1]} scores for {len(names)} labels")
+        fail_nan(batch, source, scores)
         if options.top == 1:
             best = scores.argmax(axis=-1, keepdims=True)
         else:
@@ -150,7 +151,7 @@ def _threshold(options: Threshold, known: FieldMap, context: Context) -> Prepare
 
     def run(batch: Batch) -> None:
         scores = batch.columns[score.name]
-        fail_nan(batch, score.name, scores)
+        fail_nan(batch, score, scores)
         texts = batch.columns[label.name] if label is not None else [""] * batch.rows
         least = np.array([minima.get(text, default) for text in texts], dtype=np.float64)
         with np.errstate(over="ignore"):

@@ -4,6 +4,7 @@ Everything else in a file (texts, colour profiles, previews, comments, further f
 given later, so nothing in it can grow in memory or keep a parser busy. All walks are bounded by ``PARTS_MAX``.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -20,9 +21,11 @@ PARTS_MAX = 200_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_KEPT = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+_PNG_PALETTE = 3
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF markers of JPEG
 _PLAIN_FRAMES = frozenset({0xC0, 0xC1, 0xC2})  # Huffman: baseline, extended, progressive
 _JPEG_LEFT_OUT = frozenset(range(0xE1, 0xF0)) - {0xEE} | {0xFE}  # APP1..APP15 and comments, but Adobe's colour marker
+_JPEG_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # among a scan's data, where 0xFF is written as 0xFF00
 _ORIENTATION_TAG = 0x0112
 
 
@@ -95,16 +98,36 @@ def _jpeg(data: bytes) -> Header:
             frame, frame_marker = data[start:end], marker
         if marker not in _JPEG_LEFT_OUT:
             parts.append(slice(start - 4, end))
-    if len(frame) < 6 or data.rfind(b"\xff\xd9", end) < 0:
-        raise damaged("JPEG") if len(frame) < 6 else truncated()
+    if len(frame) < 6:
+        raise damaged("JPEG")
     depth, height, width, channels = struct.unpack_from(">BHHB", frame)
     several = frame_marker not in (0xC0, 0xC1) or data[start] != channels
+    scans, scans_end = _jpeg_scans(data, end) if several else (1, end)
+    if data.rfind(b"\xff\xd9", scans_end) < 0:
+        raise truncated()
     parts.append(slice(end, None))
     return Header(
-        "JPEG", width, height, tuple(parts), orientation, channels,
-        scans=data.count(b"\xff\xda", end) + 1 if several else 1,
+        "JPEG", width, height, tuple(parts), orientation, channels, scans=scans,
         plain=frame_marker in _PLAIN_FRAMES and depth == 8 and channels in (1, 3),
     )  # fmt: skip
+
+
+def _jpeg_scans(data: bytes, at: int) -> tuple[int, int]:
+    """How many scans there are from the first one's data at ``at`` to the image's end, and where that is.
+
+    What stands behind the end (the video of a motion photo) is not the image's. Ends early where a decoder would.
+    """
+    scans, parts = 1, 0
+    while (found := _JPEG_MARKER.search(data, at)) is not None:
+        parts += 1
+        _count(parts, "JPEG")
+        at, marker = found.start(), data[found.start() + 1]
+        if marker in (0xD8, 0xD9):
+            return scans, at
+        scans += marker == 0xDA
+        # Below 0xC0 is none that has a length: a decoder that resynchronises passes over it.
+        at += 2 if marker < 0xC0 else 2 + max(2, int.from_bytes(data[at + 2 : at + 4], "big"))
+    return scans, min(at, len(data))
 
 
 def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -137,7 +160,7 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 def _png(data: bytes) -> Header:
     at, kind, kept, orientation = 8, b"", [slice(0, 8)], 1
-    parts = 0
+    parts, palette = 0, False
     view = memoryview(data)
     while kind != b"IEND":
         parts += 1
@@ -151,6 +174,10 @@ def _png(data: bytes) -> Header:
         if kind in _PNG_KEPT:
             # The library skips the check sums of pixels, and a flipped bit would go by unseen.
             if zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
+                raise damaged("PNG")
+            if kind == b"PLTE":
+                palette = length % 3 == 0 and 0 < length <= 768
+            if kind in (b"PLTE", b"IDAT") and data[25] == _PNG_PALETTE and not palette:
                 raise damaged("PNG")
             kept.append(slice(at, end))
         elif kind == b"eXIf":

@@ -1,7 +1,6 @@
 """``decode_image``: encoded images to pixels, with every promise of a header checked before anything is decoded."""
 
 import struct
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -30,10 +29,12 @@ from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 _ENCODED = Fit("an encoded image", lambda field: field.kind in ("image", "bytes") and not field.shape)
 _IMAGE_FILE = Fit("an encoded image", lambda field: field.kind == "image" and not field.shape)
-_PASSES_MAX = 64  # over the largest image: a progressive JPEG has about ten scans
-_BLOCK_ROWS = 64  # of a 16-bit image at once: memory stays flat
+_PASSES_MAX = 24
+"""Over the largest image. Encoders write 10 scans, optimisers under 20; each costs as much time as an image of one."""
+_BLOCK_PIXELS = 1 << 16  # of a 16-bit image at once: only its high and its low bytes are held whole
 _BROKEN = (
-    OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, AttributeError, struct.error,
+    OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, AttributeError, AssertionError,
+    struct.error,
 )  # fmt: skip
 """What Pillow raises on damaged files."""
 
@@ -168,8 +169,6 @@ def _pillow_decoder(options: DecodeImage) -> Decode:
         "BMP": BmpImagePlugin.BmpImageFile,
     }
     background = options.background
-    # It warns of what is checked here in its own way; the filter is the process's, so it is set once.
-    warnings.filterwarnings("ignore", module=r"PIL\b")
 
     def decode(data: bytes, header: Header) -> Pixels:
         essence = header.essence(data)
@@ -177,14 +176,15 @@ def _pillow_decoder(options: DecodeImage) -> Decode:
             with openers[header.format](BytesIO(essence)) as picture:
                 if picture.size != (header.width, header.height):
                     raise damaged(header.format)
+                picture.decodermaxblock = len(essence)  # arithmetic coding is decoded in one piece or not at all
                 if header.format == "PNG" and header.depth == 16:
                     pixels = _sixteen_bits(openers["PNG"], picture, essence, header.channels, background)
                 else:
                     divisor = _divisor(header, options.draft)
                     if header.format == "JPEG" and divisor > 1:
                         picture.draft(None, (header.width // divisor, header.height // divisor))
-                    pixels = as_pixels(_opaque(image_module, picture, background))
-        except (*_BROKEN, image_module.DecompressionBombError) as error:
+                    pixels = as_pixels(_opaque(image_module, picture, header, background))
+        except (*_BROKEN, image_module.DecompressionBombError, image_module.DecompressionBombWarning) as error:
             raise damaged(header.format) from error
         if options.color == "gray":
             return grey(pixels)
@@ -193,10 +193,13 @@ def _pillow_decoder(options: DecodeImage) -> Decode:
     return decode
 
 
-def _opaque(image_module: Any, picture: Any, background: tuple[int, ...]) -> Any:
+def _opaque(image_module: Any, picture: Any, header: Header, background: tuple[int, ...]) -> Any:
     """The picture in L or RGB, laid over the background where it is transparent."""
     picture.load()
     if picture.has_transparency_data:
+        if picture.mode == "L":  # the library makes 8 bits of the levels, and not of the transparent one
+            most = 2**header.depth - 1
+            picture.info["transparency"] = (picture.info["transparency"] & most) * (255 // most)
         picture = picture.convert("RGBA")
         below = image_module.new("RGB", picture.size, background)
         below.paste(picture, mask=picture.getchannel("A"))
@@ -210,56 +213,62 @@ def _sixteen_bits(opener: Any, picture: Any, essence: bytes, channels: int, back
     """A 16-bit PNG in 8 bits, each level divided by 257 and rounded once, after it was laid over the background."""
     levels = _levels(opener, picture, essence, channels)
     key = picture.info.get("transparency")
-    alpha = levels[..., -1:] if channels in (2, 4) else None
-    colors = levels if alpha is None else levels[..., :-1]
-    if alpha is None and key is not None:
-        alpha = np.where((colors == np.array(key, dtype=np.uint16)).all(axis=-1, keepdims=True), 0, 65535).astype(
-            np.uint16
-        )
-    if alpha is None:
-        return _blocks(colors, lambda rows: (colors[rows].astype(np.uint32) + 128) // 257)
-    behind = np.array(background, dtype=np.uint64) * 257
+    has_alpha = channels in (2, 4)
+    behind = np.array(background, dtype=np.uint32) * np.uint32(257)
 
-    def laid(rows: slice) -> NDArray[Any]:
-        cover = alpha[rows].astype(np.uint64)
-        mixed = colors[rows] * cover + behind * (65535 - cover)
-        return (mixed + 65535 * 257 // 2) // (65535 * 257)
+    def eight_bits(lines: slice) -> NDArray[Any]:
+        block = levels(lines)
+        if not has_alpha and key is None:
+            return (block + np.uint32(128)) // np.uint32(257)
+        colors = block[..., :-1] if has_alpha else block
+        opaque = block[..., -1:] if has_alpha else (colors != np.array(key)).any(axis=-1, keepdims=True) * 65535
+        cover = opaque.astype(np.uint32)
+        mixed = colors * cover + behind * (65535 - cover)  # at most 65535 ** 2
+        return (mixed.astype(np.float64) + 65535 * 257 // 2) / (65535 * 257)  # cut off when it becomes uint8
 
-    return _blocks(np.broadcast_to(colors, (*colors.shape[:2], 3)), laid)
-
-
-def _blocks(like: NDArray[Any], part: Callable[[slice], NDArray[Any]]) -> Pixels:
-    pixels = np.empty(like.shape, dtype=np.uint8)
-    for start in range(0, len(pixels), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
-        pixels[rows] = part(rows)
+    width, height = picture.size
+    pixels = np.empty((height, width, 1 if channels == 1 and key is None else 3), dtype=np.uint8)
+    step = max(1, _BLOCK_PIXELS // width)
+    for start in range(0, height, step):
+        lines = slice(start, start + step)
+        pixels[lines] = eight_bits(lines)
     return pixels
 
 
-def _levels(opener: Any, picture: Any, essence: bytes, channels: int) -> NDArray[np.uint16]:
-    """All 16 bits of each channel. Pillow has no mode for colours of that depth and drops the low byte.
+def _levels(opener: Any, picture: Any, essence: bytes, channels: int) -> Callable[[slice], NDArray[np.uint16]]:
+    """All 16 bits of each channel, for some lines. Pillow has no mode for colours of that depth and drops the low byte.
 
     But it unpacks the same bytes in either order: once for the high bytes and once for the low ones.
     """
     if channels == 1:
         picture.load()
-        levels: NDArray[np.uint16] = np.asarray(picture).astype(np.uint16)
-        return levels[..., np.newaxis]
+        return lambda lines: np.asarray(_lines(picture, lines)).astype(np.uint16)[..., np.newaxis]
     if channels == 2:
-        raw = _unpacked(picture, "RGBA").astype(np.uint16)
-        return np.asarray(raw[..., 0::2] << 8 | raw[..., 1::2], dtype=np.uint16)
+        picture = _unpacked(picture, "RGBA")
+        return lambda lines: _joined(*(_lines(picture, lines)[..., first::2] for first in (0, 1)))
     mode = "RGB" if channels == 3 else "RGBA"
-    high = _unpacked(picture, f"{mode};16B").astype(np.uint16)
+    high = _unpacked(picture, f"{mode};16B")
     with opener(BytesIO(essence)) as again:
         low = _unpacked(again, f"{mode};16L")
-    return np.asarray(high << 8 | low, dtype=np.uint16)
+    return lambda lines: _joined(_lines(high, lines), _lines(low, lines))
 
 
-def _unpacked(picture: Any, layout: str) -> Pixels:
+def _unpacked(picture: Any, layout: str) -> Any:
+    """The picture with its bytes in another order than its own."""
     picture.tile = [picture.tile[0]._replace(args=layout)]
     picture.load()
-    unpacked: Pixels = np.asarray(picture)
-    return unpacked
+    return picture
+
+
+def _lines(picture: Any, lines: slice) -> NDArray[Any]:
+    return np.asarray(picture.crop((0, lines.start, picture.width, min(lines.stop, picture.height))))
+
+
+def _joined(high: Pixels, low: Pixels) -> NDArray[np.uint16]:
+    levels: NDArray[np.uint16] = high.astype(np.uint16)
+    levels <<= 8
+    levels |= low
+    return levels
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failure, Misconfigured, Refused
+from forwardpass.core.errors import Code, Failure, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import IMAGE, describe, invalid, pick
+from forwardpass.steps.kind import IMAGE, describe, invalid, library_missing, pick, unfit
 from forwardpass.steps.options import Rule, choice, either, several, whole
 from forwardpass.steps.protocol import Batch, Column, FieldMap, object_column
 
@@ -20,7 +20,8 @@ Resize = Callable[[Pixels, int, int], Pixels]
 
 SIDE_MAX = 65_535
 PIXELS_MAX = 178_956_970
-"""The most a step can be set to allow: beyond it Pillow refuses by itself."""
+"""The most a step can be set to allow: twice Pillow's MAX_IMAGE_PIXELS, past which some of its decoders refuse."""
+JPEG_SIDE_MAX = 65_500  # of libjpeg
 
 
 def each_row(batch: Batch, name: str, act: Callable[[int, Any], Any]) -> Column:
@@ -33,6 +34,18 @@ def each_row(batch: Batch, name: str, act: Callable[[int, Any], Any]) -> Column:
             batch.fail(row, failure)
             made.append(None)
     return object_column(made)
+
+
+def each_image(batch: Batch, source: Field, act: Callable[[int, Pixels], Any]) -> Column:
+    """``each_row`` for decoded images: one without pixels fails its row before anything is done with it."""
+
+    def with_pixels(row: int, pixels: Pixels) -> Any:
+        if 0 in pixels.shape:
+            height, width = pixels.shape[:2]
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"is {width} x {height} pixels: it has none")
+        return act(row, pixels)
+
+    return each_row(batch, source.name, with_pixels)
 
 
 def source_image(known: FieldMap, name: str | None) -> Field:
@@ -56,14 +69,17 @@ def pillow(step: str) -> Any:
     return Image
 
 
-def library_missing(step: str, library: str, extra: str, error: ImportError) -> Misconfigured:
-    advice = f"the step {step} needs the {library} library: pip install 'forwardpass[{extra}]'"
-    return Misconfigured(Code.RUNTIME_MISSING, advice, detail=str(error))
-
-
 def too_many_pixels(name: str, width: int, height: int, most: int) -> Refused:
     text = f"{name}: {width} x {height} are {width * height} pixels; at most {most} are allowed"
     return Refused(Code.INPUT_TOO_LARGE, text, field=name)
+
+
+def check_jpeg_size(name: str, pixels: Pixels) -> None:
+    """Refuse an image that is too large to be written as a JPEG."""
+    height, width = pixels.shape[:2]
+    if max(height, width) > JPEG_SIDE_MAX:
+        text = f"{name}: is {width} x {height} pixels; a JPEG has at most {JPEG_SIDE_MAX} on a side"
+        raise Refused(Code.INPUT_TOO_LARGE, text, field=name)
 
 
 def by_rows(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
@@ -112,12 +128,17 @@ def _filters(step: str, method: Method) -> Resize:
     return resize
 
 
-def _opencv(step: str) -> Resize:
+def load_opencv(step: str) -> Any:
+    """The module cv2. Its threads are the process's: a worker starts with one, and a caller's own are left alone."""
     try:
         import cv2
     except ImportError as error:
         raise library_missing(step, "OpenCV", "vision", error) from None
-    cv2.setNumThreads(1)  # no pool of threads beside the engine's
+    return cv2
+
+
+def _opencv(step: str) -> Resize:
+    cv2 = load_opencv(step)
 
     def resize(pixels: Pixels, width: int, height: int) -> Pixels:
         if pixels.shape[:2] == (height, width):

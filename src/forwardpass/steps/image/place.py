@@ -13,16 +13,16 @@ from forwardpass.steps.image.pixels import (
     SIDE_MAX,
     Method,
     Pixels,
-    each_row,
+    each_image,
     fill_color,
     image_field,
     resizer,
     source_image,
 )
-from forwardpass.steps.image.resize import METHOD, ROUNDING, Rounding, divided
+from forwardpass.steps.image.resize import METHOD, ROUNDING, Rounding, antialias_problems, divided
 from forwardpass.steps.kind import Kind
 from forwardpass.steps.options import Rule, Trouble, choice, field_name, flag, option, several, whole
-from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
+from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
 _PLACE = whole(-SIDE_MAX, SIDE_MAX)
 _SIZE: Rule = several(whole(1, SIDE_MAX), least=2)
@@ -95,7 +95,7 @@ def _crop(options: CropImage, known: FieldMap, context: Context) -> Prepared:
         return frame
 
     def run(batch: Batch) -> None:
-        batch.columns[options.output or source] = each_row(batch, source, cropped)
+        batch.columns[options.output or source] = each_image(batch, field, cropped)
 
     return run
 
@@ -133,12 +133,7 @@ class LetterboxImage:
 
 
 def _letterbox_problems(options: LetterboxImage) -> list[Trouble]:
-    troubles: list[Trouble] = []
-    if not options.antialias and options.method != "bilinear":
-        troubles.append(("antialias", f"false with {options.method}", "false only with bilinear"))
-    if options.place is not None and options.place == options.output:
-        troubles.append(("place", options.place, "another name than output"))
-    return troubles
+    return antialias_problems(options.method, options.antialias)
 
 
 def _letterboxed_fields(options: LetterboxImage, known: FieldMap) -> list[Field]:
@@ -151,14 +146,14 @@ def _letterboxed_fields(options: LetterboxImage, known: FieldMap) -> list[Field]
 
 
 def _letterbox(options: LetterboxImage, known: FieldMap, context: Context) -> Prepared:
-    field = source_image(known, options.input)
-    source, fill = field.name, fill_color(options.fill, field.shape[-1])
+    source = source_image(known, options.input)
+    fill = fill_color(options.fill, source.shape[-1])
     resize = resizer("letterbox_image", options.method, options.antialias)
 
     def run(batch: Batch) -> None:
-        frames: list[Pixels] = []
         places = np.zeros((batch.rows, 4), dtype=np.float32)
-        for row, pixels in enumerate(batch.columns[source]):
+
+        def framed(row: int, pixels: Pixels) -> Pixels:
             height, width = pixels.shape[:2]
             new_width, new_height = _fitted(options, width, height)
             x, y = (options.width - new_width) // 2, (options.height - new_height) // 2
@@ -167,9 +162,10 @@ def _letterbox(options: LetterboxImage, known: FieldMap, context: Context) -> Pr
             frame = np.empty((options.height, options.width, pixels.shape[-1]), dtype=np.uint8)
             frame[:] = fill
             frame[y : y + new_height, x : x + new_width] = resize(pixels, new_width, new_height)
-            frames.append(frame)
             places[row] = new_width / width, new_height / height, x, y
-        batch.columns[options.output or source] = object_column(frames)
+            return frame
+
+        batch.columns[options.output or source.name] = each_image(batch, source, framed)
         if options.place is not None:
             batch.columns[options.place] = places
 

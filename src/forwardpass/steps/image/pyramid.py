@@ -11,13 +11,13 @@ from forwardpass.steps.image.pixels import (
     SIDE_MAX,
     Method,
     Pixels,
-    each_row,
+    each_image,
     image_field,
     resizer,
     source_image,
     too_many_pixels,
 )
-from forwardpass.steps.image.resize import METHOD
+from forwardpass.steps.image.resize import METHOD, antialias_problems
 from forwardpass.steps.kind import Kind
 from forwardpass.steps.options import Trouble, field_name, flag, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
@@ -45,7 +45,7 @@ class ImagePyramid:
     largest: float = option(number(), f"size of the first copy, above 0, at most {LARGEST_MAX:g}", 1.0)
     factor: float = option(number(), f"size of each copy to the one before, 0.1 to {FACTOR_MAX}", 0.709)
     side_min: int = option(whole(1, SIDE_MAX), "the least shorter side of a copy", 12)
-    method: Method = option(METHOD, "the filter", "bilinear")
+    method: Method = option(METHOD, "the filter's name", "bilinear")
     antialias: bool = option(flag(), "widen the filter when shrinking; false only with bilinear", True)
     pixels_max: int = option(whole(1, PIXELS_MAX), "the most pixels of a copy", 25_000_000)
 
@@ -56,11 +56,7 @@ def _pyramid_problems(options: ImagePyramid) -> list[Trouble]:
         troubles.append(("largest", str(options.largest), f"a number above 0, at most {LARGEST_MAX:g}"))
     if not 0.1 <= options.factor <= FACTOR_MAX:
         troubles.append(("factor", str(options.factor), f"a number from 0.1 to {FACTOR_MAX}"))
-    if not options.antialias and options.method != "bilinear":
-        troubles.append(("antialias", f"false with {options.method}", "false only with bilinear"))
-    if options.output == options.scale:
-        troubles.append(("scale", options.scale, "another name than output"))
-    return troubles
+    return troubles + antialias_problems(options.method, options.antialias)
 
 
 def _pyramid_fields(options: ImagePyramid, known: FieldMap) -> list[Field]:
@@ -69,16 +65,16 @@ def _pyramid_fields(options: ImagePyramid, known: FieldMap) -> list[Field]:
 
 
 def _pyramid(options: ImagePyramid, known: FieldMap, context: Context) -> Prepared:
-    source = source_image(known, options.input).name
+    source = source_image(known, options.input)
     resize = resizer("image_pyramid", options.method, options.antialias)
 
     def run(batch: Batch) -> None:
-        each_row(batch, source, sizes)
+        each_image(batch, source, sizes)
         batch.settle()  # rows have other numbers once they are copies
         counts: list[int] = []
         copies: list[Pixels] = []
         scales: list[tuple[float, float]] = []
-        for row, pixels in enumerate(batch.columns[source]):
+        for row, pixels in enumerate(batch.columns[source.name]):
             height, width = pixels.shape[:2]
             wanted = sizes(row, pixels)
             counts.append(len(wanted))
@@ -88,7 +84,7 @@ def _pyramid(options: ImagePyramid, known: FieldMap, context: Context) -> Prepar
         batch.expand(counts, {options.output: object_column(copies), options.scale: scale})
 
     def sizes(_: int, pixels: Pixels) -> list[tuple[int, int]]:
-        return _sizes(options, source, *pixels.shape[:2])
+        return _sizes(options, source.name, *pixels.shape[:2])
 
     return run
 

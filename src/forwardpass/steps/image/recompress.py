@@ -4,14 +4,20 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Literal
 
-from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.image.pixels import Pixels, as_picture, as_pixels, each_row, image_field, pillow, source_image
+from forwardpass.steps.image.pixels import (
+    Pixels,
+    as_picture,
+    as_pixels,
+    check_jpeg_size,
+    each_image,
+    image_field,
+    pillow,
+    source_image,
+)
 from forwardpass.steps.kind import Kind
 from forwardpass.steps.options import choice, field_name, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
-
-_JPEG_SIDE_MAX = 65_500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +25,7 @@ class RecompressImage:
     """Encodes a decoded image as JPEG with Pillow and decodes it again; ragged UINT8 of the same size.
 
     Open-NSFW's reference does so between its resize and its crop, at Pillow's defaults, which are the defaults here.
-    An image with a side over 65,500 pixels, which JPEG has not, fails its row with ``out_of_range``.
+    An image with a side over 65,500 pixels, which JPEG has not, fails its row with ``input_too_large``.
     """
 
     input: str | None = option(field_name(), "the image; without it the latest decoded one", None)
@@ -36,21 +42,20 @@ def _recompressed_fields(options: RecompressImage, known: FieldMap) -> list[Fiel
 
 
 def _recompress(options: RecompressImage, known: FieldMap, context: Context) -> Prepared:
-    source = source_image(known, options.input).name
+    source = source_image(known, options.input)
     image_module = pillow("recompress_image")
+    from PIL.JpegImagePlugin import JpegImageFile  # Image.open would warn of a large image
 
     def recompressed(_: int, pixels: Pixels) -> Pixels:
-        height, width = pixels.shape[:2]
-        if max(height, width) > _JPEG_SIDE_MAX:
-            text = f"{source}: is {width} x {height} pixels; a JPEG has at most {_JPEG_SIDE_MAX} on a side"
-            raise Refused(Code.OUT_OF_RANGE, text, field=source)
+        check_jpeg_size(source.name, pixels)
         encoded = BytesIO()
         as_picture(image_module, pixels).save(encoded, "JPEG", quality=options.quality, subsampling=options.subsampling)
-        with image_module.open(encoded, formats=("JPEG",)) as picture:
+        encoded.seek(0)
+        with JpegImageFile(encoded) as picture:
             return as_pixels(picture)
 
     def run(batch: Batch) -> None:
-        batch.columns[options.output or source] = each_row(batch, source, recompressed)
+        batch.columns[options.output or source.name] = each_image(batch, source, recompressed)
 
     return run
 

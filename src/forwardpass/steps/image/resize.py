@@ -11,7 +11,7 @@ from forwardpass.steps.image.pixels import (
     SIDE_MAX,
     Method,
     Pixels,
-    each_row,
+    each_image,
     image_field,
     resizer,
     source_image,
@@ -25,6 +25,12 @@ Rounding = Literal["down", "nearest", "up"]
 _SIDE = whole(1, SIDE_MAX)
 METHOD = choice("bilinear", "bicubic", "area", "nearest", "lanczos")
 ROUNDING = choice("down", "nearest", "up")
+
+
+def antialias_problems(method: Method, antialias: bool) -> list[Trouble]:
+    if antialias or method == "bilinear":
+        return []
+    return [("antialias", f"false with {method}", "false only with bilinear")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +63,7 @@ class ResizeImage:
     multiple: int = option(whole(1, 4096), "both sides become a multiple of this", 1)
     multiple_rounding: Rounding = option(ROUNDING, "to which multiple; nearest takes the even one of two", "nearest")
     width_max: int | None = option(_SIDE, "a wider result is squeezed to this width", None)
-    method: Method = option(METHOD, "the filter", "bilinear")
+    method: Method = option(METHOD, "the filter's name", "bilinear")
     antialias: bool = option(flag(), "widen the filter when shrinking; false only with bilinear", True)
     scale: str | None = option(field_name(), "a field for original / resized of x and y", None)
     pixels_max: int = option(whole(1, PIXELS_MAX), "the most pixels of a result", 25_000_000)
@@ -79,11 +85,7 @@ def _resize_problems(options: ResizeImage) -> list[Trouble]:
         troubles.append(("width_max", str(options.width_max), "not beside width"))
     if options.width_max is not None and options.width_max < options.multiple:
         troubles.append(("width_max", str(options.width_max), f"at least multiple ({options.multiple})"))
-    if not options.antialias and options.method != "bilinear":
-        troubles.append(("antialias", f"false with {options.method}", "false only with bilinear"))
-    if options.scale is not None and options.scale == options.output:
-        troubles.append(("scale", options.scale, "another name than output"))
-    return troubles
+    return troubles + antialias_problems(options.method, options.antialias)
 
 
 def _resized_fields(options: ResizeImage, known: FieldMap) -> list[Field]:
@@ -95,7 +97,7 @@ def _resized_fields(options: ResizeImage, known: FieldMap) -> list[Field]:
 
 
 def _resize(options: ResizeImage, known: FieldMap, context: Context) -> Prepared:
-    source = source_image(known, options.input).name
+    source = source_image(known, options.input)
     resize = resizer("resize_image", options.method, options.antialias)
 
     def run(batch: Batch) -> None:
@@ -105,12 +107,12 @@ def _resize(options: ResizeImage, known: FieldMap, context: Context) -> Prepared
             height, width = pixels.shape[:2]
             new_width, new_height = new_size(options, width, height)
             if new_width * new_height > options.pixels_max:
-                raise too_many_pixels(source, new_width, new_height, options.pixels_max)
+                raise too_many_pixels(source.name, new_width, new_height, options.pixels_max)
             scales[row] = width / new_width, height / new_height
             return resize(pixels, new_width, new_height)
 
-        images = each_row(batch, source, resized)
-        batch.columns[options.output or source] = images
+        images = each_image(batch, source, resized)
+        batch.columns[options.output or source.name] = images
         if options.scale is not None:
             batch.columns[options.scale] = scales
 

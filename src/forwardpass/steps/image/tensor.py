@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.image.pixels import LAYOUT, SIDE_MAX, Layout, Pixels, by_rows, each_row, grey, source_image
+from forwardpass.steps.image.pixels import LAYOUT, SIDE_MAX, Layout, Pixels, by_rows, each_image, grey, source_image
 from forwardpass.steps.kind import Kind, describe, invalid
 from forwardpass.steps.options import Trouble, choice, field_name, number, option, several, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
@@ -103,12 +103,12 @@ def _tensor_fields(options: ImageTensor, known: FieldMap) -> list[Field]:
 
 
 def _tensor(options: ImageTensor, known: FieldMap, context: Context) -> Prepared:
-    source = _source(options, known).name
+    source = _source(options, known)
     write = _writer(options)
     return _dense(options, source, write) if options.size is not None else _ragged(options, source, write)
 
 
-def _dense(options: ImageTensor, source: str, write: Write) -> Prepared:
+def _dense(options: ImageTensor, source: Field, write: Write) -> Prepared:
     width, height = options.size or (0, 0)
 
     def run(batch: Batch) -> None:
@@ -116,29 +116,29 @@ def _dense(options: ImageTensor, source: str, write: Write) -> Prepared:
 
         def written(row: int, pixels: Pixels) -> None:
             if pixels.shape[:2] != (height, width):
-                found = f"{source}: is {pixels.shape[1]} x {pixels.shape[0]} pixels"
-                raise Refused(Code.SHAPE_MISMATCH, f"{found}; {width} x {height} are needed", field=source)
+                found = f"{source.name}: is {pixels.shape[1]} x {pixels.shape[0]} pixels"
+                raise Refused(Code.SHAPE_MISMATCH, f"{found}; {width} x {height} are needed", field=source.name)
             write(pixels, by_rows(tensor[row], options.layout))
 
-        each_row(batch, source, written)
+        each_image(batch, source, written)
         batch.columns[options.output] = tensor
 
     return run
 
 
-def _ragged(options: ImageTensor, source: str, write: Write) -> Prepared:
+def _ragged(options: ImageTensor, source: Field, write: Write) -> Prepared:
     def numbers(_: int, pixels: Pixels) -> Array:
         height, width = pixels.shape[:2]
         if options.width_buckets and width > options.width_buckets[-1]:
-            text = f"{source}: is {width} pixels wide; at most {options.width_buckets[-1]} are taken"
-            raise Refused(Code.INPUT_TOO_LARGE, text, field=source)
+            text = f"{source.name}: is {width} pixels wide; at most {options.width_buckets[-1]} are taken"
+            raise Refused(Code.INPUT_TOO_LARGE, text, field=source.name)
         shape = _shape(options, *_padded(options, width, height))
         tensor = np.full(shape, options.pad, dtype=_NUMPY[options.datatype])
         write(pixels, by_rows(tensor, options.layout)[:height, :width])
         return tensor
 
     def run(batch: Batch) -> None:
-        batch.columns[options.output] = each_row(batch, source, numbers)
+        batch.columns[options.output] = each_image(batch, source, numbers)
 
     return run
 

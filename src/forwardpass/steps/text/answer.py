@@ -7,16 +7,14 @@ from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Failure, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import TEXT, Fit, Kind, is_float, missing, pick
+from forwardpass.steps.by_token import LOGITS, MASK, OFFSETS, require_alike, require_equal
+from forwardpass.steps.kind import TEXT, Kind, missing, not_finite, pick
 from forwardpass.steps.options import Trouble, field_name, option, whole
-from forwardpass.steps.outputs import wrong_shape
-from forwardpass.steps.plain import not_finite
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, text_column
-from forwardpass.steps.text.spans import MASK, OFFSETS, PLACE
+from forwardpass.steps.text.spans import PLACE
 from forwardpass.steps.text.tokenizer import name_problems
 
 TOKENS_MAX = 1024
-_LOGITS = Fit("logits [tokens]", lambda field: is_float(field) and len(field.shape) == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,7 @@ class AnswerSpan:
     token) and to the question makes the score small; the span itself lies in the text, of which ``tokenize`` or
     ``token_windows`` with ``pair`` and ``offsets`` gives the places. Makes the answer (text), its FP32 score and its
     place, INT64 [2], in characters. A logit that is not finite at a token that counts fails the row, and so does a text
-    without a token.
+    without a token. All of a token's fields may be ragged (``tokenize`` with ``pad = "row"``).
     """
 
     first: str = option(field_name(), "the logits of an answer's first token", "start_logits")
@@ -48,11 +46,11 @@ def _answer_problems(options: AnswerSpan) -> list[Trouble]:
 
 
 def _answer_fields(options: AnswerSpan, known: FieldMap) -> list[Field]:
-    pick(known, options.first, _LOGITS, "first")
-    pick(known, options.last, _LOGITS, "last")
+    first = pick(known, options.first, LOGITS, "first")
+    require_alike(first, "last", pick(known, options.last, LOGITS, "last"))
     pick(known, options.text, TEXT, "text")
-    pick(known, options.offsets, OFFSETS, "offsets")
-    pick(known, options.mask, MASK, "mask")
+    require_alike(first, "offsets", pick(known, options.offsets, OFFSETS, "offsets"))
+    require_alike(first, "mask", pick(known, options.mask, MASK, "mask"))
     if options.shift is not None:
         pick(known, options.shift, PLACE, "shift")
     place = Field(options.place, "INT64", (2,))
@@ -62,6 +60,7 @@ def _answer_fields(options: AnswerSpan, known: FieldMap) -> list[Field]:
 def _answer_span(options: AnswerSpan, known: FieldMap, context: Context) -> Prepared:
     _answer_fields(options, known)
     source = pick(known, options.text, TEXT, "text").name
+    logits, places = (known[options.first], known[options.last]), known[options.offsets]
 
     def found(batch: Batch, row: int) -> tuple[int, int, float]:
         """Start and end in characters, and the score. Raises Failure."""
@@ -69,42 +68,37 @@ def _answer_span(options: AnswerSpan, known: FieldMap, context: Context) -> Prep
             raise missing(source)
         counts = batch.columns[options.mask][row] != 0
         offsets = batch.columns[options.offsets][row]
+        for field in logits:
+            require_equal(field, batch.columns[field.name][row], places, offsets)
         inside = counts & (offsets[:, 1] > offsets[:, 0])
         if not inside.any():
             raise Refused(Code.INVALID_INPUT, f"{source}: holds no token", field=source)
-        first = _shares(batch, row, options.first, counts)
-        last = _shares(batch, row, options.last, counts)
+        first, last = (_shares(field, batch.columns[field.name][row], counts) for field in logits)
         begin, stop, score = _best(np.where(inside, first, 0), np.where(inside, last, 0), inside, options.tokens_max)
         return int(offsets[begin, 0]), int(offsets[stop, 1]), score
 
     def run(batch: Batch) -> None:
-        tokens = batch.columns[options.offsets].shape[1]
-        for name in (options.first, options.last):
-            if batch.columns[name].shape[1] != tokens:
-                raise wrong_shape(name, f"has {batch.columns[name].shape[1]} logits for {tokens} tokens")
         answers = [""] * batch.rows
         scores = np.zeros(batch.rows, dtype=np.float32)
-        places = np.zeros((batch.rows, 2), dtype=np.int64)
+        spans = np.zeros((batch.rows, 2), dtype=np.int64)
         for row in range(batch.rows):
             try:
                 start, end, scores[row] = found(batch, row)
             except Failure as failure:
                 batch.fail(row, failure)
                 continue
-            answers[row], places[row] = batch.columns[source][row][start:end], (start, end)
+            answers[row], spans[row] = batch.columns[source][row][start:end], (start, end)
         if options.shift is not None:
-            places += batch.columns[options.shift][:, np.newaxis]
-        batch.columns.update(
-            {options.output: text_column(answers), options.score: scores, options.place: places},
-        )
+            spans += batch.columns[options.shift][:, np.newaxis]
+        batch.columns.update({options.output: text_column(answers), options.score: scores, options.place: spans})
 
     return run
 
 
-def _shares(batch: Batch, row: int, name: str, counts: NDArray[np.bool_]) -> NDArray[np.float64]:
-    logits = batch.columns[name][row].astype(np.float64)
+def _shares(field: Field, of_row: NDArray[np.floating], counts: NDArray[np.bool_]) -> NDArray[np.float64]:
+    logits = of_row.astype(np.float64)
     if not np.isfinite(logits[counts]).all():
-        raise not_finite(name)
+        raise not_finite(field)
     powers = np.where(counts, np.exp(np.where(counts, logits, 0) - logits[counts].max()), 0)
     shares: NDArray[np.float64] = powers / powers.sum()
     return shares

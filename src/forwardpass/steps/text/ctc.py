@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.files import read_lines
-from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, pick
+from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, field_name, file_name, flag, option, text, whole
-from forwardpass.steps.outputs import wrong_shape
-from forwardpass.steps.plain import not_finite
 from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, text_column
 from forwardpass.steps.text.tokenizer import name_problems
 
@@ -24,9 +23,9 @@ _STEPS = Fit(
 @dataclass(frozen=True, kw_only=True)
 class CtcDecode:
     """The text of CTC scores [steps, classes]: the best class of each step, of equal ones the lower; repeats and then
-    blanks left out (Graves et al. 2006, best path).
+    blanks left out.
 
-    Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
+    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
     any: as PaddleOCR and RapidOCR do. The alphabet holds what the classes write, in the model's order and without the
     blank; class and alphabet must agree in number. A score that is not finite fails the row.
     """
@@ -82,11 +81,12 @@ def _ctc_decode(options: CtcDecode, known: FieldMap, context: Context) -> Prepar
         found = np.zeros(batch.rows, dtype=np.float32)
         for row, scores in enumerate(column):
             if scores.shape[1] != len(written):
-                raise wrong_shape(source.name, f"has {scores.shape[1]} classes for an alphabet of {len(written)}")
-            if not _best_are_finite(scores):
-                batch.fail(row, not_finite(source.name))
-                continue
-            texts[row], found[row] = read(scores)
+                why = f"has {scores.shape[1]} classes for an alphabet of {len(written)}"
+                batch.fail(row, unfit(source, Code.BAD_OUTPUT_SHAPE, why))
+            elif not _best_are_finite(scores):
+                batch.fail(row, not_finite(source))
+            else:
+                texts[row], found[row] = read(scores)
         batch.columns[options.output], batch.columns[options.score] = text_column(texts), found
 
     return run

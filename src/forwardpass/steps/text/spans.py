@@ -8,23 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import Field
+from forwardpass.steps.by_token import MASK, OFFSETS, SCORES, WORDS, require_alike, require_equal
 from forwardpass.steps.files import read_lines
-from forwardpass.steps.kind import TEXT, Fit, Kind, describe, invalid, is_float, missing, pick
+from forwardpass.steps.kind import TEXT, Fit, Kind, describe, invalid, missing, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, file_name, number, option, several
 from forwardpass.steps.options import text as any_text
-from forwardpass.steps.outputs import wrong_shape
-from forwardpass.steps.plain import least_of, not_finite, shortest
+from forwardpass.steps.plain import least_of, shortest
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
-OFFSETS = Fit(
-    "places of tokens, INT64 [tokens, 2], which tokenize makes with offsets",
-    lambda field: field.kind == "tensor" and field.datatype == "INT64" and field.shape == (-1, 2),
-)
-MASK = Fit("an INT64 mask [tokens]", lambda field: field.datatype == "INT64" and len(field.shape) == 1)
 PLACE = Fit("one INT64 per row", lambda field: field.datatype == "INT64" and field.shape == ())
-_SCORES = Fit("scores [tokens, labels]", lambda field: is_float(field) and len(field.shape) == 2)
 _JSON = Fit("a json field", lambda field: field.kind == "json" and not field.shape)
 
 Span = dict[str, Any]
@@ -40,10 +34,10 @@ class Spans:
     neighbours of one label are one piece. The answers are those of the TokenClassificationPipeline of transformers with
     aggregation_strategy "simple" (``none`` here: every token has its own label), "first", "average" (``mean``) and
     "max", by which the tokens of a word agree. A score that is not a finite number, at a token of the text, fails the
-    row.
+    row. All of a token's fields may be ragged (``tokenize`` with ``pad = "row"``).
     """
 
-    input: str | None = option(field_name(), "the scores [tokens, labels]; without it the latest such tensor", None)
+    input: str | None = option(field_name(), "the scores [tokens, labels]; without it the latest such field", None)
     text: str | None = option(field_name(), "the text; without it the latest text field", None)
     offsets: str = option(field_name(), "the tokens' places in the text, from tokenize", "offsets")
     mask: str = option(field_name(), "[tokens], 0 where a token does not count", "attention_mask")
@@ -71,12 +65,12 @@ def _span_problems(options: Spans) -> list[Trouble]:
 
 
 def _span_fields(options: Spans, known: FieldMap) -> list[Field]:
-    source = pick(known, options.input, _SCORES)
+    source = pick(known, options.input, SCORES)
     pick(known, options.text, TEXT, "text")
-    pick(known, options.offsets, OFFSETS, "offsets")
-    pick(known, options.mask, MASK, "mask")
+    require_alike(source, "offsets", pick(known, options.offsets, OFFSETS, "offsets"))
+    require_alike(source, "mask", pick(known, options.mask, MASK, "mask"))
     if options.words is not None:
-        pick(known, options.words, MASK, "words")
+        require_alike(source, "words", pick(known, options.words, WORDS, "words"))
     if options.shift is not None:
         pick(known, options.shift, PLACE, "shift")
     if options.names is not None:
@@ -124,7 +118,7 @@ class _Labelled:
 
 def _spans(options: Spans, known: FieldMap, context: Context) -> Prepared:
     _span_fields(options, known)
-    source = pick(known, options.input, _SCORES)
+    source, places = pick(known, options.input, SCORES), known[options.offsets]
     text_field = pick(known, options.text, TEXT, "text").name
     names = list(options.names or ()) if options.file is None else read_lines(context.folder, options.file, "one label")
     _same_number(len(names), source, "file" if options.names is None else "names")
@@ -134,11 +128,14 @@ def _spans(options: Spans, known: FieldMap, context: Context) -> Prepared:
     least = least_of(options.score_min, "FP32")
 
     def labelled(batch: Batch, row: int, text: str) -> list[_Labelled]:
-        offsets = batch.columns[options.offsets][row]
+        offsets, scores = batch.columns[options.offsets][row], batch.columns[source.name][row]
+        require_equal(source, scores, places, offsets)
+        if scores.shape[1] != len(names):
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, f"has {scores.shape[1]} scores a token for {len(names)} labels")
         counts = np.flatnonzero((batch.columns[options.mask][row] != 0) & (offsets[:, 1] > offsets[:, 0]))
-        scores, offsets = batch.columns[source.name][row][counts].astype(np.float64), offsets[counts]
+        scores, offsets = scores[counts].astype(np.float64), offsets[counts]
         if not np.isfinite(scores.max(axis=-1)).all():
-            raise not_finite(source.name)
+            raise not_finite(source)
         firsts = list(range(len(counts)))
         if options.aggregate != "none":
             words = None if options.words is None else batch.columns[options.words][row][counts]
@@ -162,10 +159,6 @@ def _spans(options: Spans, known: FieldMap, context: Context) -> Prepared:
         return found
 
     def run(batch: Batch) -> None:
-        tokens = batch.columns[options.offsets].shape[1]
-        shape = batch.columns[source.name].shape[1:]
-        if shape != (tokens, len(names)):
-            raise wrong_shape(source.name, f"is {list(shape)} for {tokens} tokens and {len(names)} labels")
         found: list[list[Span] | None] = [None] * batch.rows
         for row, value in enumerate(batch.columns[text_field]):
             if value is None:
@@ -173,7 +166,7 @@ def _spans(options: Spans, known: FieldMap, context: Context) -> Prepared:
                 continue
             try:
                 found[row] = spans(batch, row, value)
-            except Failed as failure:
+            except Failure as failure:
                 batch.fail(row, failure)
         batch.columns[options.output] = object_column(found)
 

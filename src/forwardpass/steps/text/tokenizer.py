@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from forwardpass.core.errors import Code, Misconfigured, Refused
-from forwardpass.steps.kind import invalid, missing
+from forwardpass.core.errors import Code, Refused
+from forwardpass.steps.kind import invalid, library_missing, missing
 from forwardpass.steps.options import Trouble
 from forwardpass.steps.protocol import Column, Context
 
@@ -83,8 +83,7 @@ def load_tokenizer(context: Context, file: str, step: str) -> LoadedTokenizer:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        advice = f"the step {step} needs the tokenizers library: pip install 'forwardpass[text]'"
-        raise Misconfigured(Code.RUNTIME_MISSING, advice, detail=str(error)) from None
+        raise library_missing(step, "tokenizers", "text", error) from None
     try:
         tokenizer = Tokenizer.from_file(str(context.folder / file))
     except Exception as error:  # the library raises Exception itself

@@ -24,12 +24,20 @@ from forwardpass.steps.text.tokenizer import (
 )
 
 MODEL_FIELDS = ("input_ids", "attention_mask", "token_type_ids")
+MARKS_MAX = 256
 _SPACES = re.compile(r"\s+")
+_BECOME_MARKS = re.compile("[\u0f73\u0f75\u0f81\uff9e\uff9f]")
+"""Characters that are no combining ones, yet begin with one in their decomposition: of all of Unicode these."""
+_LONG_RUN = re.compile(rb"[^\0]{%d}" % (MARKS_MAX + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizeText:
-    """Brings text into one form: Unicode form, then lower case, then white space. A missing value stays missing."""
+    """Brings text into one form: Unicode form, then lower case, then white space. A missing value stays missing.
+
+    More than 256 combining characters in a row, which no writing has, fail the row with ``invalid_input`` where there
+    is a form to bring them into: putting them in order takes time that grows with the square of their number.
+    """
 
     input: str | None = option(field_name(), "the text; without it the latest text field", None)
     output: str | None = option(field_name(), "where the result goes; without it, in place", None)
@@ -63,9 +71,24 @@ def _normalize(options: NormalizeText, known: FieldMap, context: Context) -> Pre
         return value
 
     def run(batch: Batch) -> None:
-        batch.columns[options.output or source.name] = text_column([normalized(v) for v in batch.columns[source.name]])
+        texts: list[str | None] = [None] * batch.rows
+        for row, value in enumerate(batch.columns[source.name]):
+            if options.form != "none" and value is not None and _has_long_run(value):
+                text = f"{source.name}: has more than {MARKS_MAX} combining characters in a row"
+                batch.fail(row, Refused(Code.INVALID_INPUT, text, field=source.name))
+            else:
+                texts[row] = normalized(value)
+        batch.columns[options.output or source.name] = text_column(texts)
 
     return run
+
+
+def _has_long_run(text: str) -> bool:
+    """Whether there are too many combining characters in a row, in time linear in the text."""
+    if text.isascii():
+        return False
+    classes = bytes(map(unicodedata.combining, _BECOME_MARKS.sub("\u0301", text)))
+    return _LONG_RUN.search(classes) is not None
 
 
 def _without_effect(options: NormalizeText) -> list[Trouble]:
@@ -86,7 +109,7 @@ class Tokenize:
     Padding and truncation written in that file are not applied, only their side and padding id. A special token's
     name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
     in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
-    cut leaves no room.
+    cut leaves no room. A text is cut only when all of it is tokens: what bounds that work is its input's ``bytes_max``.
     """
 
     input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)

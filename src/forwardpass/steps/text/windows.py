@@ -33,7 +33,8 @@ class TokenWindows:
     Elements have ``input_ids``, ``attention_mask`` and ``token_type_ids`` as of ``tokenize``, the piece of text
     ``window`` and its place ``start``, ``end`` in the text, in characters, INT64. With ``pair`` the second text is cut
     into windows and the first, such as a question, stands whole in each; a first text that leaves no room fails its
-    row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused.
+    row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused; always its end is
+    left out, also where the file's truncation says the left side, which is meant for a text of one window.
     """
 
     input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)

@@ -2,17 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import Fit, Kind, is_float, pick
+from forwardpass.steps.by_token import pooled_sources, pooling
+from forwardpass.steps.kind import Kind
 from forwardpass.steps.options import field_name, option
-from forwardpass.steps.outputs import wrong_shape
-from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
-
-_VECTORS = Fit("a floating tensor [tokens, hidden]", lambda field: is_float(field) and len(field.shape) == 2)
-_MASK = Fit("an INT64 mask [tokens]", lambda field: field.datatype == "INT64" and len(field.shape) == 1)
+from forwardpass.steps.protocol import Column, Context, FieldMap, Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +14,7 @@ class FirstToken:
     """The vector of a text's first token that its mask keeps, such as BERT's [CLS]; FP32 [hidden].
 
     It is what sentence-transformers calls pooling_mode_cls_token (BGE, E5 and others). A row that keeps no token fails.
+    Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
     """
 
     input: str | None = option(field_name(), "[tokens, hidden]; without it the latest such tensor", None)
@@ -28,24 +23,16 @@ class FirstToken:
 
 
 def _first_fields(options: FirstToken, known: FieldMap) -> list[Field]:
-    source = pick(known, options.input, _VECTORS)
-    pick(known, options.mask, _MASK, "mask")
+    source, _ = pooled_sources(known, options.input, options.mask)
     return [Field(options.output, "FP32", source.shape[1:])]
 
 
 def _first(options: FirstToken, known: FieldMap, context: Context) -> Prepared:
-    source = pick(known, options.input, _VECTORS).name
+    def first(vectors: Column, kept: Column) -> Column:
+        found: Column = vectors[kept.argmax()]
+        return found
 
-    def run(batch: Batch) -> None:
-        vectors, kept = batch.columns[source], batch.columns[options.mask] != 0
-        if vectors.shape[:2] != kept.shape:
-            raise wrong_shape(source, f"has {vectors.shape[1]} tokens where {options.mask} has {kept.shape[1]}")
-        for row in np.flatnonzero(~kept.any(axis=1)):
-            batch.fail(int(row), Refused(Code.INVALID_INPUT, f"{options.mask}: keeps no token", field=options.mask))
-        first = vectors[np.arange(batch.rows), kept.argmax(axis=1)]
-        batch.columns[options.output] = first.astype(np.float32, copy=False)
-
-    return run
+    return pooling(*pooled_sources(known, options.input, options.mask), options.output, first)
 
 
 FIRST_TOKEN = Kind("first_token", FirstToken, _first_fields, _first)

@@ -12,12 +12,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Refused, show
+from forwardpass.core.errors import Code, Failure, Refused, show
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import Fit, Kind, describe, invalid, missing, pick
+from forwardpass.steps.kind import Fit, Kind, describe, invalid, missing, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, file_name, number, option, text, whole
-from forwardpass.steps.outputs import wrong_shape
-from forwardpass.steps.plain import least_of, not_finite, shortest
+from forwardpass.steps.plain import least_of, shortest
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 from forwardpass.steps.vectors.items import Items, load_items
 from forwardpass.steps.vectors.ranking import TOP_MAX, VECTOR, best_first
@@ -82,7 +81,7 @@ def _nearest(options: Nearest, known: FieldMap, context: Context) -> Prepared:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = scores_of(query)
         if not np.isfinite(scores).all():
-            raise not_finite(source.name)
+            raise not_finite(source)
         out = [items.places[name] for name in excluded if name in items.places]
         scores[out] = -np.inf
         order = best_first(scores, options.top)
@@ -92,13 +91,14 @@ def _nearest(options: Nearest, known: FieldMap, context: Context) -> Prepared:
     def run(batch: Batch) -> None:
         queries = batch.columns[source.name]
         if queries.shape[1] != size:
-            raise wrong_shape(source.name, f"has {queries.shape[1]} numbers; the catalogue's vectors have {size}")
+            why = f"has {queries.shape[1]} numbers; the catalogue's vectors have {size}"
+            raise unfit(source, Code.BAD_OUTPUT_SHAPE, why)
         found: list[list[dict[str, Any]] | None] = [None] * batch.rows
         for row, query in enumerate(queries):
             excluded = _named(batch.columns[options.exclude][row]) if options.exclude else ()
             try:
                 found[row] = nearest(query, excluded)
-            except Failed as failure:
+            except Failure as failure:
                 batch.fail(row, failure)
         batch.columns[options.output] = object_column(found)
 

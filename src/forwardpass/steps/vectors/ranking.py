@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, is_float, pick
+from forwardpass.steps.kind import FLOATS, Fit, Kind, describe, invalid, is_float, not_finite, pick, unfit
 from forwardpass.steps.options import Trouble, choice, field_name, number, option, several, whole
-from forwardpass.steps.plain import least_of, not_finite, plain
-from forwardpass.steps.protocol import Batch, Column, Context, FieldMap, Prepared, object_column
+from forwardpass.steps.plain import least_of, plain
+from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, object_column
 
 TOP_MAX = 10_000
 VECTOR = Fit("a floating vector", lambda field: is_float(field) and len(field.shape) == 1)
@@ -78,6 +78,7 @@ _METRICS: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray
 
 def _similarity(options: Similarity, known: FieldMap, context: Context) -> Prepared:
     _similarity_fields(options, known)
+    vector, vectors = known[options.input], known[options.others]
     measure = _METRICS[options.metric]
 
     def run(batch: Batch) -> None:
@@ -86,8 +87,8 @@ def _similarity(options: Similarity, known: FieldMap, context: Context) -> Prepa
             zip(batch.columns[options.input], batch.columns[options.others], strict=True)
         ):
             if len(one) != others.shape[1]:
-                text = f"{options.others}: holds vectors of size {others.shape[1]}; {options.input} has {len(one)}"
-                batch.fail(row, Failed(Code.BAD_OUTPUT_SHAPE, text, field=options.others))
+                size, sizes = f"has {len(one)} numbers", f"holds vectors of size {others.shape[1]}"
+                batch.fail(row, _misfit(vectors, sizes, vector, size))
                 continue
             with np.errstate(over="ignore", invalid="ignore"):  # infinities become NaN
                 scores[row] = measure(one.astype(np.float64), others.astype(np.float64)).astype(np.float32)
@@ -136,8 +137,8 @@ def _rank(options: Rank, known: FieldMap, context: Context) -> Prepared:
     def ranking(batch: Batch, row: int) -> list[dict[str, Any]]:
         scores = batch.columns[source][row]
         if not np.isfinite(scores).all():
-            raise not_finite(source)
-        lists = {name: _elements(batch.columns[name], row, name, len(scores), source) for name in options.fields}
+            raise not_finite(field)
+        lists = {name: _elements(batch.columns[name][row], known[name], len(scores), field) for name in options.fields}
         order = best_first(scores, len(scores) if options.top is None else options.top)
         return [
             {"index": int(place), "score": _element(scores[place])}
@@ -151,7 +152,7 @@ def _rank(options: Rank, known: FieldMap, context: Context) -> Prepared:
         for row in range(batch.rows):
             try:
                 found[row] = ranking(batch, row)
-            except (Failed, Refused) as failure:
+            except Failure as failure:
                 batch.fail(row, failure)
         batch.columns[options.output] = object_column(found)
 
@@ -168,14 +169,19 @@ def best_first(scores: NDArray[np.floating], top: int) -> NDArray[np.intp]:
     return places[np.argsort(-scores[places], kind="stable")][:top]
 
 
-def _elements(column: Column, row: int, name: str, count: int, source: str) -> Any:
-    elements = column[row]
-    if not isinstance(elements, list | np.ndarray):
-        raise Refused(Code.WRONG_TYPE, f"{name}: a list is needed here", field=name)
+def _elements(elements: Any, field: Field, count: int, source: Field) -> Any:
+    if not isinstance(elements, list | np.ndarray):  # JSON, which no caller sends
+        raise Failed(Code.STEP_FAILED, f"{field.name}: a list is needed here", field=field.name)
     if len(elements) != count:
-        text = f"{name}: has {len(elements)} elements where {source} has {count}"
-        raise Refused(Code.SHAPE_MISMATCH, text, field=name)
+        raise _misfit(field, f"has {len(elements)} elements", source, f"has {count}")
     return elements
+
+
+def _misfit(field: Field, what: str, other: Field, other_what: str) -> Failure:
+    """Of two that do not fit each other the one that the caller sent is at fault, or else the first."""
+    if other.given and not field.given:
+        field, what, other, other_what = other, other_what, field, what
+    return unfit(field, Code.BAD_OUTPUT_SHAPE, f"{what}; {other.name} {other_what}")
 
 
 def _element(value: Any) -> Any:

@@ -1,0 +1,63 @@
+"""What failed as a whole, run again in parts: one request's fault is never another's, nor one row's its neighbours'.
+
+Items always run apart, as they are strangers. The rows of an item do only where they were proved independent: else what
+they are with each other may be just what their sender wants to know.
+"""
+
+import traceback
+
+from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.execution.plan import Plan
+from forwardpass.execution.replies import Reply, joined_rows, merged, per_item, reply_of
+from forwardpass.execution.states import Staged
+from forwardpass.execution.wire import Run
+from forwardpass.steps.protocol import Batch, Column
+
+DETAIL_BYTES_MAX = 4096
+
+
+def reply_apart(plan: Plan, staged: Staged, columns: dict[str, Column], error: Exception) -> Reply:
+    """The reply of a batch that ended with ``error``; without columns there is nothing to run, and it stands."""
+    failure, count = failure_of(error), len(staged.run.rows)
+    if not columns:
+        return merged([failure] * count, plan.signature.outputs)
+    replies: list[Reply | Failure] = []
+    for item, (rows, own) in enumerate(per_item(columns, staged.run, plan.padding)):
+        reply = _item(plan, staged, own, item) if count > 1 else failure
+        if isinstance(reply, Failure) and plan.independent and rows > 1 and reply.code is not Code.OUTPUT_TOO_LARGE:
+            reply = joined_rows([_row(plan, own, row) for row in range(rows)], plan.signature.outputs)
+        replies.append(reply)
+    return merged(replies, plan.signature.outputs)
+
+
+def failure_of(error: Exception) -> Failure:
+    """What a caller is told of whatever a step or a model raised."""
+    if isinstance(error, Failure):
+        return error
+    detail = "".join(traceback.format_exception(error))[-DETAIL_BYTES_MAX:]
+    if isinstance(error, MemoryError):
+        return Failed(Code.ENGINE_OUT_OF_MEMORY, "the worker's memory limit was reached", detail=detail)
+    return Failed(Code.INTERNAL, "the pipeline failed on this request", detail=detail)
+
+
+def _item(plan: Plan, staged: Staged, columns: dict[str, Column], item: int) -> Reply | Failure:
+    batch = staged.batch(columns, item)
+    reply = _run(plan, batch, staged.run.rows[item])
+    if isinstance(reply, Reply):
+        staged.keep(batch, item)
+    return reply
+
+
+def _row(plan: Plan, columns: dict[str, Column], row: int) -> Reply | Failure:
+    """Never of a sequence: an item of one has a single row."""
+    return _run(plan, Batch({name: column[row : row + 1] for name, column in columns.items()}, 1, [0]), 1)
+
+
+def _run(plan: Plan, batch: Batch, rows: int) -> Reply | Failure:
+    try:
+        plan.preprocess(batch)
+        plan.execute(batch)
+        plan.postprocess(batch)
+        return reply_of(batch, plan.signature.outputs, Run(0, [rows], [], []), None)
+    except Exception as error:  # a border: the answer of what was run
+        return failure_of(error)
