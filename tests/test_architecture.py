@@ -61,6 +61,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "execution/local.py": "a border: whatever a model or step raises is the answer of its item, or to its load",
     "execution/apart.py": "a border: whatever a model or step raises is the answer of the part that was run",
     "execution/loading.py": "a border: whatever a model file makes a library raise is the answer to its load",
+    "building/source.py": "what a function's defaults say may raise what it likes",
     "building/session.py": "whatever ends a load is raised to who waits for it, in another thread",
     "building/pipeline.py": "removes the folder of what could not be opened, then raises again",
     "execution/plan.py": "closes what was loaded, then raises again",

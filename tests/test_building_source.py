@@ -146,6 +146,14 @@ def test_a_default_that_was_another_when_it_was_defined_is_refused(tmp_path: Pat
         save(module.said, tmp_path / "1")
 
 
+def test_a_default_that_cannot_be_made_again_is_refused_and_the_function_runs_here(tmp_path: Path) -> None:
+    text = "ENDS = ['!']\ndef helper(text, end=ENDS.pop()): return text + end\ndef said(text) -> str: return helper(text)\n"
+    with Pipeline([module_of(text, "again").said], inputs={"text": "text"}) as made:
+        assert made.predict({"text": "a"}).outputs == {"said": "a!"}
+        with pytest.raises(Misconfigured, match="a file of these raises IndexError"):
+            made.save(tmp_path / "1")
+
+
 def test_it_leaves_no_module_behind(tmp_path: Path) -> None:
     before = set(sys.modules)
     save(first, tmp_path / "1")

@@ -72,7 +72,7 @@ def test_a_model_that_would_end_the_process_has_failed(tmp_path: Path) -> None:
     failure = ask(load(tmp_path, "def f(batch):\n    raise SystemExit(3)\n", call="f"), [[1, 2]]).failure
     assert failure is not None
     assert (failure.code, "SystemExit: 3" in failure.detail) == (Code.ENGINE_FAILED, True)
-    with pytest.raises(Misconfigured, match="steps.py: Model could not be loaded"):
+    with pytest.raises(Misconfigured, match=r"steps\.py: Model could not be loaded"):
         load(tmp_path, "raise SystemExit(3)\n")
 
 

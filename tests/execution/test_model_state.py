@@ -184,7 +184,7 @@ def test_such_a_model_is_warmed_up_and_its_rows_found_independent(tmp_path: Path
     plan = plan_of(tmp_path, Sequences())
     alone = rows_alone(plan)
     result = self_test(plan, alone, 32)
-    assert (warm_up(plan, alone, 8), result.independent, result.bitwise) == ([], True, True)
+    assert (warm_up(plan, alone, result, 8), result.independent, result.bitwise) == ([], True, True)
 
 
 def test_rows_that_meet_in_the_state_are_found(tmp_path: Path) -> None:

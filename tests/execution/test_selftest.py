@@ -14,6 +14,7 @@ from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.selftest import SelfTest, rows_alone, self_test, untried, warm_up
 
 MODEL = Step("model", {"engine": "onnxruntime", "file": "m.onnx"})
+PROVED = SelfTest(True, True, 0.0, "", 8)
 TABLE = {"x": {"datatype": "FP32", "shape": [4]}}
 
 
@@ -86,7 +87,8 @@ def test_when_no_row_runs_the_warm_up_says_what_the_model_said(tmp_path: Path) -
     (tmp_path / "steps.py").write_text("def f(batch):\n    raise ValueError('wants 3 channels')\n")
     step = Step("model", {"engine": "python", "file": "steps.py", "call": "f", "inputs": TABLE, "outputs": TABLE})
     plan = plan_of(tmp_path, step)
-    (warning,) = warm_up(plan, rows_alone(plan), 32)
+    alone = rows_alone(plan)
+    (warning,) = warm_up(plan, alone, self_test(plan, alone, 32), 32)
     assert warning.startswith("no made-up row could be run before serving: the model raised an error\n")
     assert warning.endswith("ValueError: wants 3 channels")
 
@@ -138,7 +140,7 @@ def test_warm_up_runs_every_usual_size(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, step)
     alone = rows_alone(plan)
     seen.write_text("")
-    assert warm_up(plan, alone, 20) == []
+    assert warm_up(plan, alone, PROVED, 20) == []
     assert seen.read_text().split() == ["2", "4", "8", "16", "20"]
 
 
@@ -152,7 +154,7 @@ def test_warm_up_stops_when_its_time_is_used_and_says_what_was_left_out(tmp_path
 
     plan = plan_of(tmp_path, MODEL)
     alone = replace(rows_alone(plan), started_s=clock())
-    left = warm_up(plan, alone, 32, clock=one_second_later)
+    left = warm_up(plan, alone, PROVED, 32, clock=one_second_later)
     assert left == ["warm-up stopped after 2.5 s: no batch of 8, 16, 32 rows was run before serving"]
 
 
@@ -206,7 +208,7 @@ def test_a_row_that_meets_only_itself_in_a_model_proves_nothing(tmp_path: Path) 
     assert not result.independent
 
 
-def test_rows_are_run_alone_once_for_self_test_and_warm_up(tmp_path: Path) -> None:
+def test_nothing_is_run_twice_for_self_test_and_warm_up(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     (tmp_path / "steps.py").write_text(
         f"def f(batch):\n    with open({str(seen)!r}, 'a') as file:\n        print(len(batch['x']), file=file)\n    return batch\n"
@@ -215,9 +217,9 @@ def test_rows_are_run_alone_once_for_self_test_and_warm_up(tmp_path: Path) -> No
     plan = plan_of(tmp_path, step)
     seen.write_text("")
     alone = rows_alone(plan)
-    assert self_test(plan, alone, 2).independent
-    warm_up(plan, alone, 2)
-    assert seen.read_text().split().count("1") == 8
+    tested = self_test(plan, alone, 16)
+    assert (tested.independent, warm_up(plan, alone, tested, 16)) == (True, [])
+    assert seen.read_text().split() == [*"1" * 8, "8", "8", "3", "16", "2", "4"]
 
 
 def test_rows_that_run_one_at_a_time_are_tested_too(tmp_path: Path) -> None:

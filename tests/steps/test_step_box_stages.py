@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Misconfigured
+from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.protocol import Batch, object_column
@@ -93,8 +93,25 @@ def test_a_grid_that_makes_no_boxes_fails_its_row_alone(run: "Run", grid: Array,
 
 def test_a_grid_must_have_the_channels_that_are_read() -> None:
     assert "channel: 2" in problem("decode_grid", {**CELLS, "channel": 2}, GRID)
-    assert "a grid with 4 channels" in problem("decode_grid", {**CELLS, "offsets_input": "grid"}, GRID)
+    assert "a grid with 4 channels" in problem("decode_grid", {**CELLS, "input": "grid", "offsets_input": "grid"}, GRID)
     assert "only with offsets_input" in problem("decode_grid", {**CELLS, "offsets": "moved"}, GRID)
+
+
+def test_the_grid_of_offsets_is_never_taken_for_the_scores(run: "Run") -> None:
+    batch = run(
+        "decode_grid",
+        {**CELLS, "offsets_input": "moves"},
+        {GRID: column(noise(2, 3, 2)), MOVES: column(noise(2, 3, 4))},
+    )
+    assert batch.columns["scores"][0].tolist() == [score for _, score, _ in cells(noise(2, 3, 2), noise(2, 3, 4))]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_grid_of_nothing_is_the_fault_of_whoever_made_it(run: "Run", given: bool) -> None:
+    sent = Field("grid", "FP32", (1, 1, 2), given=given)
+    failure = run("decode_grid", CELLS, {sent: np.full((1, 1, 1, 2), np.nan, np.float32)}).failures[0]
+    assert isinstance(failure, Refused if given else Failed)
+    assert failure.code is (Code.OUT_OF_RANGE if given else Code.NON_FINITE_OUTPUT)
 
 
 # refine_boxes
@@ -148,6 +165,11 @@ def test_refinements_that_cannot_be_are_refused(options: dict[str, Any], why: st
 
 
 # place_points
+
+
+def test_the_boxes_are_never_taken_for_the_points(run: "Run") -> None:
+    given = {MARKS: column([[0, 0] * 5]), BOXES: column([[100, 50, 140, 150]])}
+    assert run("place_points", {}, given).columns["points"][0].tolist() == [[[100, 50]] * 5]
 
 
 def test_shares_of_a_crop_are_points_of_the_picture(run: "Run") -> None:

@@ -183,10 +183,18 @@ def test_quads_are_multiplied_by_a_scale_and_clipped_to_the_original(run: "Run")
 
 
 def test_boxes_that_are_not_finite_afterwards_fail_their_row(run: "Run") -> None:
-    given = {BOXES: object_column([fp32([0, 0, 1, 1]), fp32([0, 0, 1, 1])]), PLACE: fp32([0, 1, 0, 0], [1, 1, 0, 0])}
-    batch = run("map_boxes", {"place": "place"}, given)
-    assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
+    boxes = object_column([fp32([0, 0, math.inf, 1]), fp32([0, 0, 3e38, 1]), fp32([0, 0, 1, 1])])
+    places = fp32([1, 1, 0, 0], [0.1, 1, 0, 0], [1, 1, 0, 0])
+    batch = run("map_boxes", {"place": "place"}, {BOXES: boxes, PLACE: places})
+    assert [failure.code for failure in batch.failures.values()] == [Code.NON_FINITE_OUTPUT] * 2
     assert batch.columns["boxes"][0].tolist() == [[0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize(("by", "code"), [(0, Code.OUTPUT_OUT_OF_RANGE), (math.nan, Code.NON_FINITE_OUTPUT)])
+def test_a_place_that_is_none_fails_its_row(run: "Run", by: float, code: Code) -> None:
+    given = {BOXES: object_column([fp32([0, 0, 1, 1])] * 2), PLACE: fp32([by, 1, 0, 0], [1, 1, 0, 0])}
+    batch = run("map_boxes", {"place": "place"}, given)
+    assert {row: failure.code for row, failure in batch.failures.items()} == {0: code}
 
 
 @pytest.mark.parametrize("options", [{}, {"place": "place", "scale": "scale"}])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Misconfigured
+from forwardpass.core.errors import Code, Misconfigured, Refused
 from forwardpass.core.pipeline import Field
 from forwardpass.steps.protocol import Batch, object_column
 
@@ -186,9 +186,17 @@ def test_a_class_number_can_ask_for_a_turn(run: "Run") -> None:
 def test_a_missing_label_or_score_fails_its_row_alone(run: "Run") -> None:
     batch = turn(run, {"score_min": 0.5}, [None, "180", "0"], [1, math.nan, 1])
     assert {row: failure.code for row, failure in batch.failures.items()} == {
-        0: Code.MISSING_FIELD, 1: Code.NON_FINITE_OUTPUT,
+        0: Code.OUTPUT_OUT_OF_RANGE, 1: Code.NON_FINITE_OUTPUT,
     }  # fmt: skip
     assert batch.rows == 1
+
+
+def test_a_label_or_a_box_that_the_caller_sent_wrong_is_refused(run: "Run") -> None:
+    sent = {IMAGE: object_column([PICTURE]), Field("label", "BYTES", (), "text", given=True): [None]}
+    assert run("turn_image", {}, sent).failures[0].code is Code.MISSING_FIELD
+    for box, code in (([0, 0, math.nan, 9], Code.OUT_OF_RANGE), ([90, 0, 99, 9], Code.OUT_OF_RANGE)):
+        failure = crop(run, Field("box", "FP32", (4,), given=True), box).failures[0]
+        assert isinstance(failure, Refused) and failure.code is code
 
 
 @pytest.mark.parametrize("options", [{"turns": {"x": 45}}, {"score": "score"}])

@@ -38,6 +38,19 @@ def test_yolov8_boxes_come_with_their_best_class_and_of_equal_ones_the_lower(run
     assert [columns[name][0].dtype for name in ("boxes", "scores", "classes")] == [np.float32, np.float32, np.int64]
 
 
+def test_a_name_is_free_when_nothing_else_takes_it(run: "Run") -> None:
+    assert "names" in run("decode_boxes", {"boxes": "names"}, {FIRST: fp32(np.transpose(ROWS))}).columns
+    with pytest.raises(Misconfigured, match="boxes: 'names' is made twice"):
+        run("decode_boxes", {"boxes": "names", "names": ["cat", "dog"]}, {FIRST: fp32(np.transpose(ROWS))})
+
+
+def test_scores_of_four_classes_are_never_taken_for_the_boxes(run: "Run") -> None:
+    table = Field("corners", "FP32", (-1, 4)), Field("confidence", "FP32", (-1, 4))
+    given = {table[0]: fp32([[1, 2, 3, 4]]), table[1]: fp32([[0, 0, 0.9, 0]])}
+    columns = run("decode_boxes", {"layout": "separate", "scores_input": "confidence"}, given).columns
+    assert lists(columns, "boxes", "classes") == [[[1, 2, 3, 4]], [2]]
+
+
 def test_a_box_can_stand_in_a_line_of_its_own(run: "Run") -> None:
     turned = run("decode_boxes", {"attributes": "last"}, {LAST: fp32(ROWS)}).columns
     assert lists(turned, "boxes", "classes") == [[[8, 16, 12, 24], [25, 25, 35, 35]], [0, 0]]

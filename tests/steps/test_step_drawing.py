@@ -142,7 +142,25 @@ def test_jpeg_is_smaller_at_a_lower_quality(run: "Run") -> None:
         assert (picture.format, picture.mode) == ("JPEG", "RGB")
 
 
-@pytest.mark.parametrize(("shape", "code"), [((0, 5, 1), Code.INVALID_INPUT), ((1, 65_501, 1), Code.INPUT_TOO_LARGE)])
+def test_more_boxes_than_the_most_fail_their_row(run: "Run") -> None:
+    given = {
+        image(1): object_column([GREY, GREY]),
+        BOXES: object_column([np.ones((3, 4), np.float32), np.float32(BOX)]),
+    }
+    batch = run("draw_boxes", {"count_max": 2}, given)
+    assert {row: failure.code for row, failure in batch.failures.items()} == {0: Code.OUTPUT_TOO_LARGE}
+    assert batch.failures[0].text == "boxes: has 3 boxes; at most 2 are drawn"
+
+
+def test_points_of_four_are_never_taken_for_the_quads(run: "Run") -> None:
+    points = np.zeros((1, 4, 2), np.float32) + 80
+    marks = Field("marks", "FP32", (-1, 4, 2), "ragged")
+    assert changed(draw(run, {"points": "marks"}, {BOXES: np.float32(BOX), marks: points}))[40, 80]
+
+
+@pytest.mark.parametrize(
+    ("shape", "code"), [((0, 5, 1), Code.BAD_OUTPUT_SHAPE), ((1, 65_501, 1), Code.INPUT_TOO_LARGE)]
+)
 def test_a_picture_that_cannot_be_encoded_fails_its_row_alone(run: "Run", shape: tuple[int, ...], code: Code) -> None:
     batch = encode(run, {"format": "jpeg"}, np.zeros(shape, np.uint8), GREY)
     assert batch.failures[0].code is code

@@ -77,11 +77,15 @@ def test_lists_of_one_row_go_together_and_elements_have_their_kinds() -> None:
     [
         (
             {"boxes": boxes(2), "found": [1]},
-            Code.SHAPE_MISMATCH,
-            "the lists differ in length: boxes has 2, found has 1",
+            Code.BAD_OUTPUT_SHAPE,
+            "boxes: the lists differ in length: boxes has 2, found has 1",
         ),
-        ({"boxes": boxes(3), "found": [1, 2, 3]}, Code.INPUT_TOO_LARGE, "boxes: has 3 elements; at most 2 are allowed"),
-        ({"boxes": boxes(1), "found": {"a": 1}}, Code.INVALID_INPUT, "found: a list is needed here"),
+        (
+            {"boxes": boxes(3), "found": [1, 2, 3]},
+            Code.OUTPUT_TOO_LARGE,
+            "boxes: has 3 elements; at most 2 are allowed",
+        ),
+        ({"boxes": boxes(1), "found": {"a": 1}}, Code.BAD_OUTPUT_SHAPE, "found: a list is needed here"),
     ],
 )
 def test_lists_that_do_not_fit_fail_their_row_alone(run: "Run", lists: dict[str, Any], code: Code, text: str) -> None:
@@ -89,6 +93,30 @@ def test_lists_that_do_not_fit_fail_their_row_alone(run: "Run", lists: dict[str,
     batch = run("expand", options, {BOXES: [lists["boxes"], boxes(1)], FOUND: [lists["found"], [7]]})
     assert batch.columns["one"].tolist() == [7]
     assert (batch.failures[0].code, batch.failures[0].text) == (code, text)
+
+
+def test_lists_that_the_caller_sent_are_refused(run: "Run") -> None:
+    sent = [Field(name, "BYTES", (), "texts", given=True) for name in ("one", "two")]
+    options = {"over": {"one": "a", "two": "b"}, "count_max": 2}
+    batch = run("expand", options, {sent[0]: [["x"], ["x"] * 3], sent[1]: [["x"] * 2, ["x"] * 3]})
+    assert all(isinstance(failure, Refused) for failure in batch.failures.values())
+    assert [failure.code for failure in batch.failures.values()] == [Code.SHAPE_MISMATCH, Code.INPUT_TOO_LARGE]
+
+
+def test_a_list_of_ours_that_does_not_fit_the_callers_is_our_fault(run: "Run") -> None:
+    sent = Field("documents", "BYTES", (), "texts", given=True)
+    batch = run(
+        "expand", {"over": {"documents": "a", "scores": "b"}}, {sent: [["x"]], SCORES: [np.zeros(2, np.float32)]}
+    )
+    assert batch.failures[0].code is Code.BAD_OUTPUT_SHAPE and batch.failures[0].field == "scores"
+
+
+def test_elements_of_what_the_caller_sent_are_the_callers_too() -> None:
+    known = {"t": Field("t", "FP32", (-1, 4), given=True), "u": Field("u", "FP32", (-1, 4))}
+    inner = kind_of("expand", kinds()).fields({"over": {"t": "a", "u": "b"}}, known)
+    assert [field.given for field in inner] == [True, False]
+    outer = kind_of("fold", kinds()).fields({"lists": {"a": "all", "b": "some"}}, {f.name: f for f in inner})
+    assert [field.given for field in outer] == [True, False]
 
 
 def test_an_element_that_fails_takes_its_row_with_it_and_no_other() -> None:
@@ -215,14 +243,18 @@ def test_lists_become_objects_with_the_shortest_numbers(run: "Run") -> None:
 def test_lists_of_different_length_make_no_objects(run: "Run") -> None:
     options = {"fields": {"box": "boxes", "score": "scores"}}
     batch = run("records", options, {BOXES: [boxes(2)], SCORES: [np.zeros(1, np.float32)]})
-    assert batch.failures[0].text == "the lists differ in length: box has 2, score has 1"
+    assert batch.failures[0].text == "boxes: the lists differ in length: box has 2, score has 1"
+    batch = run("records", {"fields": {"x": "found"}}, {FOUND: [3, [7]]})
+    assert batch.failures[0].text == "found: a list is needed here"
+    assert batch.columns["records"].tolist() == [[{"x": 7}]]
 
 
 @pytest.mark.parametrize(
     ("use", "options", "problem"),
     [
         ("expand", {"over": {"query": "x"}}, "over.query: query (text) is not a list in each row"),
-        ("expand", {"over": {"documents": "x"}, "keep": ["x"]}, "over: 'x' is there twice"),
+        ("expand", {"over": {"documents": "query"}, "keep": ["query"]}, "'query' is made twice"),
+        ("fold", {"lists": {"query": "x"}, "records": "x", "fields": ["query"]}, "records: 'x' is made twice"),
         ("fold", {}, "records: this fold keeps nothing"),
         ("fold", {"records": "all"}, "fields: records and fields stand together"),
         ("fold", {"best": "query", "keep": ["query"]}, "best: query (text) is not one number per row"),

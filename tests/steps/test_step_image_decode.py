@@ -1,6 +1,8 @@
 """decode_image gives what Pillow gives, upright and without transparency, from every format it takes."""
 
+import base64
 import io
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +113,7 @@ def test_m6_a_transparent_level_without_alpha_shows_the_background(run: "Run") -
     assert image(run, data).tolist() == [[[255, 255, 255], [8, 8, 8]]]
 
 
-LEVELS = np.random.default_rng(1).integers(0, 65536, (70, 9, 4), dtype=np.uint16)
+LEVELS = np.random.default_rng(1).integers(0, 65536, (300, 400, 4), dtype=np.uint16)
 
 
 def rounded(levels: Any) -> Any:
@@ -217,3 +219,29 @@ def test_pngs_of_few_bits_use_the_whole_range(run: "Run", depth: int) -> None:
 def test_options_that_make_no_sense_are_found(run: "Run", options: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured):
         run("decode_image", options, {PHOTO: [b""]})
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+@pytest.mark.parametrize("key", [0, 1])
+def test_m6_the_transparent_level_of_a_grey_png_is_one_of_its_own_depth(run: "Run", depth: int, key: int) -> None:
+    most = 2**depth - 1
+    row = bytes([most << (8 - depth)]) if depth < 8 else b"\xff\0"  # white, then black
+    data = png(2, 1, depth, 0, b"\0" + row, chunk(b"tRNS", struct.pack(">H", key * most)))
+    white, black = [[255] * 3, [0] * 3]
+    assert image(run, data, background=[9, 8, 7]).tolist() == [[[9, 8, 7], black] if key else [white, [9, 8, 7]]]
+
+
+# 24 x 16 pixels, by cjpeg -arithmetic
+ARITHMETIC = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABQODxIPDRQSEBIXFRQYHjIhHhwcHj0sLiQySUBMS0dARkVQWnNiUFVtVkVGZIhlbXd7"
+    "gYKBTmCNl4x9lnN+gXz/2wBDARUXFx4aHjshITt8U0ZTfHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8"
+    "fHx8fHx8fHz/yQARCAAQABgDASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwDReeWldJqil19ilP2I0FsQ69Y2rObt"
+    "orVP0pwkUex2uK4j3D+1iTrSulbntdZAMIiU/wBMb8+zySV7GhxSK/1K+LEGUHCaIuoGrE5rrcQh01OckNCURCdwp7L/2Q=="
+)
+
+
+def test_an_arithmetic_coded_jpeg_over_64_kib_is_decoded(run: "Run") -> None:
+    half = struct.pack(">BBH", 0xFF, 0xE0, (65_536 - len(ARITHMETIC)) // 2) + bytes((65_536 - len(ARITHMETIC)) // 2 - 2)
+    data = ARITHMETIC[:2] + half + half + ARITHMETIC[2:]  # its last bytes are behind the first 64 KiB
+    assert len(data) > 65_536
+    np.testing.assert_array_equal(image(run, data), decoded(ARITHMETIC))

@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from tests.steps.conftest import Run
 
 
+STEPS: list[tuple[str, dict[str, Any]]] = [
+    ("resize_image", {"width": 8}), ("letterbox_image", {"width": 8, "height": 8}), ("image_tensor", {}),
+    ("crop_image", {"size": [1, 1], "outside": "pad"}), ("recompress_image", {}), ("image_pyramid", {"side_min": 1}),
+    ("encode_image", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("use", "options"), STEPS)
+@pytest.mark.parametrize("shape", [(0, 3, 3), (3, 0, 3), (0, 0, 3)])
+def test_an_image_without_pixels_fails_its_row_alone_in_every_step(
+    run: "Run", use: str, options: dict[str, Any], shape: tuple[int, int, int]
+) -> None:
+    batch = run(use, options, {IMAGE: column(np.zeros(shape, np.uint8), noise(4, 4))})
+    assert {row: failure.code for row, failure in batch.failures.items()} == {0: Code.BAD_OUTPUT_SHAPE}
+    assert batch.rows >= 1
+
+
 @pytest.mark.parametrize(
     ("size", "left", "top"),
     [((224, 224), 208, 102), ((223, 224), 208, 102), ((640, 427), 0, 0), ((637, 426), 2, 0)],  # round to even

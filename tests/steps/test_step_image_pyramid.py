@@ -59,7 +59,7 @@ def test_an_image_whose_copy_is_too_large_fails_alone(run: "Run") -> None:
         ({"largest": 0}, "largest"),
         ({"factor": 1}, "a number from 0.1 to 0.95"),
         ({"method": "area", "antialias": False}, "false only with bilinear"),
-        ({"output": "scale"}, "another name than output"),
+        ({"output": "scale"}, "'scale' is made twice"),
     ],
 )
 def test_options_that_make_no_pyramid_are_found(run: "Run", options: dict[str, Any], why: str) -> None:

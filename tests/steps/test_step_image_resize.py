@@ -1,13 +1,16 @@
 """resize_image is Pillow's resize, the reference's sizes, and a scale that maps boxes back."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
-from tests.steps.photos import GREY, IMAGE, Pixels, china, column, flower, noise
+from tests.steps.photos import GREY, IMAGE, PHOTO, Pixels, china, column, encoded, flower, noise
 
 from forwardpass.core.errors import Code, Misconfigured
+from forwardpass.core.pipeline import Field
 
 if TYPE_CHECKING:
     from tests.steps.conftest import Run
@@ -155,12 +158,21 @@ def test_the_original_stays_where_the_result_has_a_name(run: "Run") -> None:
         ({"short_side": 9, "long_side": 8}, "at least short_side"), ({"width": 3, "width_max": 3}, "not beside width"),
         ({"width": 3, "method": "area", "antialias": False}, "only with bilinear"), ({"width": 0}, "integer from 1"),
         ({"height": 32, "multiple": 32, "width_max": 31}, "at least multiple"),
-        ({"width": 2, "scale": "a", "output": "a"}, "another name"),
+        ({"width": 2, "scale": "a", "output": "a"}, "'a' is made twice"), ({"width": 2, "scale": "image"}, "made twice"),
+        ({"width": 2, "scale": "image", "output": "a"}, r"scale: image \(ragged.* is read here and would be lost"),
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_found(run: "Run", options: dict[str, Any], why: str) -> None:
     with pytest.raises(Misconfigured, match=why):
         run("resize_image", options, {IMAGE: column(china())})
+
+
+def test_the_settings_of_the_process_are_left_alone(run: "Run") -> None:
+    before = cv2.getNumThreads(), list(warnings.filters)
+    run("resize_image", {"width": 3, "antialias": False}, {IMAGE: column(china())})
+    run("mask_polygons", {}, {Field("map", "FP32", (2, 2)): np.zeros((1, 2, 2), np.float32)})
+    run("decode_image", {}, {PHOTO: [encoded(china(8, 8), "PNG")]})
+    assert (cv2.getNumThreads(), list(warnings.filters)) == before
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """mask_polygons."""
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +81,29 @@ def test_outlines_are_scaled_to_the_original(run: "Run") -> None:
 def test_rows_have_maps_of_their_own_size(run: "Run") -> None:
     maps = object_column([mask(SMALL)[np.newaxis], mask(size=(5, 5))[np.newaxis]])
     assert [len(found) for found in run("mask_polygons", {}, {RAGGED: maps}).columns["polygons"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("by", "code"),
+    [
+        ([math.nan, 1], Code.NON_FINITE_OUTPUT), ([1, math.inf], Code.NON_FINITE_OUTPUT),
+        ([-1, 1], Code.OUTPUT_OUT_OF_RANGE), ([0, 1], Code.OUTPUT_OUT_OF_RANGE),
+    ],
+)  # fmt: skip
+def test_a_scale_that_is_none_fails_its_row_alone(run: "Run", by: list[float], code: Code) -> None:
+    maps = {DENSE: np.stack([mask(SMALL)] * 2), Field("scale", "FP32", (2,)): np.array([by, [1, 1]], np.float32)}
+    batch = run("mask_polygons", {"scale": "scale"}, maps)
+    assert {row: failure.code for row, failure in batch.failures.items()} == {0: code}
+
+
+def test_a_map_of_very_many_areas_fails_its_row_alone_and_soon(run: "Run") -> None:
+    dots = np.zeros((1, 2048, 2048), np.float32)
+    dots[:, ::2, ::2] = 1
+    started = time.process_time()
+    batch = run("mask_polygons", {}, {RAGGED: object_column([dots, mask(SMALL)[np.newaxis]])})
+    assert time.process_time() - started < 1
+    assert batch.failures[0].text == "mask: marks 1048576 areas; at most 100000 are followed"
+    assert batch.rows == 1
 
 
 @pytest.mark.parametrize(

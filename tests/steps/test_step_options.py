@@ -40,14 +40,14 @@ def trouble(use: str, options: dict[str, Any], folder: Path = Path("/nowhere")) 
         ("scale", {"mean": {"a": 1, "b": 2}, "std": {"a": 1}}, "std.b", "missing", "same columns"),
         ("scale", {"mean": {"a": float("nan")}, "std": {"a": 1}}, "mean.a", "nan (number)", "a finite number"),
         ("scale", {"mean": {}, "std": {"a": 1}}, "mean", "{} (table)", "a table of 1"),
-        ("one_hot", {"categories": {"c": ["x", 3]}}, "categories.c[1]", "3 (integer)", "text"),
+        ("one_hot", {"categories": {"c": ["x", True]}}, "categories.c[1]", "True (true/false)", "text or a finite"),
         ("one_hot", {"categories": {"c": ["x", "x"]}}, "categories.c", "x is there twice", "different"),
         (
             "ordinal",
             {"categories": {"c": ["x"]}, "unknown": "zeros"},
             "unknown",
             "zeros (text)",
-            '"refuse" or a finite',
+            '"refuse" or "missing" or a finite',
         ),
         ("columns", {"names": []}, "names", "[] (list)", "a list of 1"),
         ("columns", {"names": ["a", "a"]}, "names", "a is there twice", "different"),
@@ -137,6 +137,20 @@ def test_the_catalogue_loads_no_heavy_library() -> None:
         "import sys, forwardpass.steps.catalogue; print('tokenizers' in sys.modules, 'onnxruntime' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False False\n"
+
+
+def test_an_own_name_is_needed_for_each_field_that_is_made() -> None:
+    known = {"sound": Field("sound", "FP32", (-1,), "ragged")}
+    options = {"length": 160, "rate_hz": 16_000}
+    with pytest.raises(Misconfigured, match="'start_s' is made twice"):
+        kinds()["frames"].fields({**options, "output": "start_s"}, known)
+
+
+def test_what_a_step_reads_may_be_replaced_only_by_what_it_is_for() -> None:
+    known = {"scores": Field("scores", "FP32", (2,))}
+    assert kinds()["labels"].fields({"names": ["a", "b"], "output": "scores"}, known)
+    with pytest.raises(Misconfigured, match=r"score: scores \(FP32\[2\]\) is read here and would be lost"):
+        kinds()["labels"].fields({"names": ["a", "b"], "score": "scores"}, known)
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest_name() -> None:

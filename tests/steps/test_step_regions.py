@@ -1,6 +1,7 @@
 """text_regions finds what RapidOCR finds."""
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,6 +102,25 @@ def test_a_map_that_is_no_number_fails_its_row_alone(run: "Run") -> None:
     batch = regions(run, {}, np.full((1, 160, 240), math.nan, np.float32), page(*AREAS))
     assert batch.failures[0].code is Code.NON_FINITE_OUTPUT
     assert batch.columns["quads"][0].tolist() == QUADS
+
+
+@pytest.mark.parametrize("lit", [0, 1])
+def test_a_map_of_very_many_areas_or_holes_fails_its_row_alone_and_soon(run: "Run", lit: float) -> None:
+    dots = np.full((1, 2048, 2048), 1 - lit, np.float32)
+    dots[:, 1::2, 1::2] = lit
+    started = time.process_time()
+    batch = regions(run, {}, dots)
+    assert time.process_time() - started < 1
+    assert batch.failures[0].code is Code.OUTPUT_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("by", "code"), [([math.nan, 1], Code.NON_FINITE_OUTPUT), ([1e6, 1], Code.OUTPUT_OUT_OF_RANGE)]
+)
+def test_a_scale_that_makes_no_size_fails_its_row_alone(run: "Run", by: list[float], code: Code) -> None:
+    given = {MAP: np.stack([page(*AREAS)] * 2), SCALE: np.array([by, [1.5, 2]], np.float32)}
+    batch = run("text_regions", {"scale": "scale"}, given)
+    assert {row: failure.code for row, failure in batch.failures.items()} == {0: code}
 
 
 @pytest.mark.parametrize("options", [{"unclip": -1}, {"scale": "scale"}, {"quads": "scores"}])

@@ -52,8 +52,9 @@ class Source:
             path.write_text(self.text, "utf-8")
             try:
                 module = module_at(path)
-            except Exception as error:  # the author's code may raise anything
-                raise refused("functions", f"they raise {type(error).__name__} in a file of their own", "") from error
+            except Exception as error:  # what the author's defaults say is run again
+                found = f"a file of these raises {type(error).__name__}"
+                raise refused(", ".join(self.functions), found, "defaults that may be made again") from error
         del sys.modules[module.__name__]  # it was only looked at
         for name, here in self.names.items():
             if not _same(vars(module).get(name), here):

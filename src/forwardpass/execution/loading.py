@@ -27,7 +27,7 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
         else:
             tested = self_test(plan, alone, rows_max)
         plan.independent = tested.independent
-        warnings = [*plan.warnings, *warm_up(plan, alone, 1 if again else rows_max)]
+        warnings = [*plan.warnings, *warm_up(plan, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
         send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))

@@ -52,6 +52,7 @@ class SelfTest:
     max_difference: float  # of what was compared; infinite where no number says how far apart two answers are
     reason: str
     rows_tested: int
+    sizes: frozenset[int] = frozenset()  # of the batches that ran, where rows were found independent
 
 
 def rows_alone(plan: Plan, wanted: int = ROWS_TESTED, *, clock: Clock = monotonic_s) -> Alone:
@@ -109,6 +110,7 @@ def _with(tested: SelfTest, inner: SelfTest, step: ModelStep) -> SelfTest:
         max(tested.max_difference, inner.max_difference),
         inner.reason and f"{step.place}, by itself, as no two rows met in it: {inner.reason}",
         tested.rows_tested,
+        tested.sizes,
     )
 
 
@@ -141,7 +143,7 @@ def _compared(alone: Alone, answers: Answers, rows_max: int, tolerance: float, s
                 largest = max(largest, apart)
                 if apart > tolerance:
                     return SelfTest(False, False, largest, _reason(name, apart, len(each), tolerance), count)
-    return SelfTest(True, bitwise, largest, "", count)
+    return SelfTest(True, bitwise, largest, "", count, frozenset(map(len, orders)))
 
 
 def untried(reason: str) -> bool:
@@ -149,8 +151,8 @@ def untried(reason: str) -> bool:
     return GIVE_EXAMPLES in reason
 
 
-def warm_up(plan: Plan, alone: Alone, rows_max: int, *, clock: Clock = monotonic_s) -> list[str]:
-    """Run a batch of each size that is usual (1, 2, 4 … rows_max), while there is time left.
+def warm_up(plan: Plan, alone: Alone, tested: SelfTest, rows_max: int, *, clock: Clock = monotonic_s) -> list[str]:
+    """Run a batch of each size that is usual (1, 2, 4 … rows_max) and has not run yet, while there is time left.
 
     Returns warnings for the operator: what was left out, and why, if no row could be run at all.
     """
@@ -159,8 +161,8 @@ def warm_up(plan: Plan, alone: Alone, rows_max: int, *, clock: Clock = monotonic
         detail = alone.failure.detail.strip()[-DETAIL_CHARACTERS_MAX:]
         return [f"no made-up row could be run before serving: {alone.failure.text}" + (f"\n{detail}" if detail else "")]
     larger = [1 << power for power in range(1, rows_max.bit_length()) if 1 << power < rows_max]
-    together = plan.batched and plan.definition.batch.enabled and rows_max > 1
-    sizes = [*larger, rows_max] if rows and together else []
+    usual = [*larger, rows_max] if rows and tested.independent and rows_max > 1 else []
+    sizes = [size for size in usual if size not in tested.sizes]
     took_s = 0.0
     for place, size in enumerate(sizes):
         before = clock()

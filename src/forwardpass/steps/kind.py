@@ -22,6 +22,7 @@ class Kind(Generic[O]):
     """A StepKind. ``options`` is a dataclass of ``options.option`` fields whose docstring is the step's contract.
 
     ``make`` answers ``fields`` and ``load`` answers ``prepare``, both with options that were read and found right.
+    ``fields`` also refuses two fields of one name, and a further field that would replace what the step reads.
     ``together`` finds problems between options that are each right alone.
     """
 
@@ -45,7 +46,7 @@ class Kind(Generic[O]):
             key = named_by.get(field.name)
             if field.name in names:
                 found = f"{field.name!r} is made twice"
-                raise invalid(key or "output", found, "a name of its own for each field that is made")
+                raise invalid(key or "", found, "a name of its own for each field that is made")
             # The first one is what the step is for, and may well take its input's place.
             if names and key and not self.level and field.name in watched.read and not _alike(field, known[field.name]):
                 raise invalid(key, f"{describe(known[field.name])} is read here and would be lost", "another name")

@@ -184,7 +184,7 @@ class Columns:
         'what a missing number becomes; a list of columns: "nan" in these only',
         "refuse",
     )
-    datatype: Literal["FP32", "FP64"] = option(choice("FP32", "FP64"), "of the row", "FP32")
+    datatype: Literal["FP32", "FP64"] = option(choice("FP32", "FP64"), "of the numbers", "FP32")
 
 
 def _columns_problems(options: Columns) -> list[Trouble]:

@@ -61,7 +61,11 @@ def image_field(name: str, channels: int) -> Field:
 
 
 def pillow(step: str) -> Any:
-    """The module PIL.Image. Raises Misconfigured when the library is not installed."""
+    """The module PIL.Image. Raises Misconfigured when the library is not installed.
+
+    Its settings and Python's warning filters are the process's, and left alone: MAX_IMAGE_PIXELS counts for GIF and
+    WebP beside a step's own bound (twice of it is refused), and a GIF above it may be warned of.
+    """
     try:
         from PIL import Image
     except ImportError as error:
