@@ -161,7 +161,7 @@ def columns(
         names: the columns in the training's order (a list of 1 to 100000 different ones, each the name of a field, 1 to 256 printable characters)
         output: where the row goes (the name of a field, 1 to 256 printable characters)
         missing: what a missing number becomes; a list of columns: "nan" in these only ("refuse" or "nan" or a list of 1 to 100000 different ones, each the name of a field, 1 to 256 printable characters)
-        datatype: of the row ("FP32" or "FP64")"""
+        datatype: of the numbers ("FP32" or "FP64")"""
 
 def crop_boxes(
     *,
@@ -384,8 +384,8 @@ def decode_image(
 
     Makes ragged UINT8 [height, width, 3], with ``color = "gray"`` [height, width, 1] (ITU-R 601-2 luma). EXIF
     orientation is applied; transparent pixels are laid over ``background``; 16 bits become 8 by /257, rounded; CMYK as
-    Pillow does it; colour profiles are not applied. A JPEG whose data is flawed yet complete comes out as libjpeg
-    repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both sides stay at least that long: several
+    Pillow does it; colour profiles are not applied. A JPEG may be progressive or arithmetic-coded; one whose data is
+    flawed yet complete comes out as libjpeg repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both sides stay at least that long: several
     times quicker, and pixels differ a little from those of a full decode resized.
 
     A row fails with ``image_truncated``; ``image_invalid`` (no such image, or damaged); ``input_too_large`` (over

@@ -192,7 +192,10 @@ def test_a_missing_label_or_score_fails_its_row_alone(run: "Run") -> None:
 
 
 def test_a_label_or_a_box_that_the_caller_sent_wrong_is_refused(run: "Run") -> None:
-    sent = {IMAGE: object_column([PICTURE]), Field("label", "BYTES", (), "text", given=True): [None]}
+    sent: dict[Field, Any] = {
+        IMAGE: object_column([PICTURE]),
+        Field("label", "BYTES", (), "text", given=True): [None],
+    }
     assert run("turn_image", {}, sent).failures[0].code is Code.MISSING_FIELD
     for box, code in (([0, 0, math.nan, 9], Code.OUT_OF_RANGE), ([90, 0, 99, 9], Code.OUT_OF_RANGE)):
         failure = crop(run, Field("box", "FP32", (4,), given=True), box).failures[0]

@@ -145,7 +145,7 @@ def test_jpeg_is_smaller_at_a_lower_quality(run: "Run") -> None:
 def test_more_boxes_than_the_most_fail_their_row(run: "Run") -> None:
     given = {
         image(1): object_column([GREY, GREY]),
-        BOXES: object_column([np.ones((3, 4), np.float32), np.float32(BOX)]),
+        BOXES: object_column([np.ones((3, 4), np.float32), np.array(BOX, np.float32)]),
     }
     batch = run("draw_boxes", {"count_max": 2}, given)
     assert {row: failure.code for row, failure in batch.failures.items()} == {0: Code.OUTPUT_TOO_LARGE}
@@ -155,7 +155,7 @@ def test_more_boxes_than_the_most_fail_their_row(run: "Run") -> None:
 def test_points_of_four_are_never_taken_for_the_quads(run: "Run") -> None:
     points = np.zeros((1, 4, 2), np.float32) + 80
     marks = Field("marks", "FP32", (-1, 4, 2), "ragged")
-    assert changed(draw(run, {"points": "marks"}, {BOXES: np.float32(BOX), marks: points}))[40, 80]
+    assert changed(draw(run, {"points": "marks"}, {BOXES: np.array(BOX, np.float32), marks: points}))[40, 80]
 
 
 @pytest.mark.parametrize(
