@@ -8,6 +8,7 @@ import pytest
 from docs import make_reference, make_steps
 
 from forwardpass.core.errors import Code
+from forwardpass.execution.kinds import kinds
 from forwardpass.ingress.status import STATUSES
 
 ROOT = Path(__file__).parents[1]
@@ -60,3 +61,9 @@ def test_links_lead_somewhere(file: Path) -> None:
 
 def test_a_newcomer_reads_the_front_page_in_a_minute() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+@pytest.mark.parametrize("name", sorted(kinds()))
+def test_the_page_of_a_step_says_how_a_row_can_fail(name: str) -> None:
+    section = make_steps.PAGE.read_text("utf-8").split(f"\n## `{name}`\n")[1].split("\n## ")[0]
+    assert re.search(r"fail|refus", section), f"{name} does not say which rows fail, or that none does"

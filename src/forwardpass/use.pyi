@@ -470,7 +470,7 @@ def expand(
 def fill(
     values: Mapping[str, float | str],
 ) -> Step:
-    """Puts a fixed value where a number or category is missing.
+    """Puts a fixed value where a number or category is missing. No row fails.
 
     Options:
 
@@ -679,7 +679,7 @@ def join_texts(
     """Makes one text of a list of texts, such as ``fold`` makes of the windows of a sound or the lines of a page.
 
     Takes texts; makes ``output``, a text: all that are not empty, in their order, with ``separator`` between. Of a list
-    without any it is the empty text.
+    without any it is the empty text. No row fails.
 
     Options:
 
@@ -692,7 +692,8 @@ def l2_norm(
     input: str | None = None,
     output: str | None = None,
 ) -> Step:
-    """Divides vectors by their length (over the last axis), keeping their datatype. A zero vector stays zero.
+    """Divides vectors by their length (over the last axis), keeping their datatype. A zero vector stays zero;
+    NaN goes through, and no row fails.
 
     Options:
 
@@ -769,6 +770,7 @@ def letterbox_image(
     offset y, in pixels of the frame. A point of the frame is one of the original by
     ``original = (point - offset) / scale`` for x and y each; the scales are resized / original and differ by rounding
     alone. The defaults are ultralytics' letterbox without antialias; ``align = "top_left", rounding = "down"`` YOLOX's.
+    A row fails when its image has no pixels (`bad_output_shape`).
 
     Options:
 
@@ -899,7 +901,8 @@ def merge_spans(
     """One list of the lists of spans that the windows of a text gave, in the text's order.
 
     Of spans that overlap, as in the part that two windows share, the longer stays, of equally long ones that of the
-    greater score: as the TokenClassificationPipeline of transformers does.
+    greater score: as the TokenClassificationPipeline of transformers does. JSON that is no list of lists of spans
+    fails its row (`step_failed`).
 
     Options:
 
@@ -923,6 +926,10 @@ def model(
     ``inputs`` and ``outputs`` map names of the graph to fields; own code declares its whole signature with them.
     Inputs in ``state`` take an output of the step before, zeros at first: steps are the elements of a row in their order,
     or with [sequence] the requests of one sequence. One axis of a state is free, that of the rows.
+
+    Makes a field of each graph output, of its datatype and shape; ragged where a ragged input left that open. A row
+    fails with `missing_field` or `invalid_utf8` (text that is none), `shape_mismatch` (a size the graph does not take),
+    `engine_failed`, `engine_out_of_memory`, or `bad_output_shape` (another answer than the graph declares).
 
     Options:
 
@@ -1049,6 +1056,9 @@ def ordinal(
 ) -> Step:
     """Turns a category, or a number that names one, into its place (0, 1, ...) in the training's order.
 
+    Makes FP64 in the column's place, NaN for missing. With "refuse" a row fails with `invalid_input` (no category of
+    the training) or `missing_field`.
+
     Options:
 
         categories: {column = [categories in the training's order]} (a table of 1 to 100000 names, each a list of 1 to 100000 different ones, each text or a finite number)
@@ -1149,7 +1159,8 @@ def records(
     """Makes one JSON list of objects of several lists: ``{ box = "boxes", score = "scores" }`` of boxes and scores.
 
     The lists of one row are of equal length, which may be 0; a tensor's first axis is such a list. FP32 becomes the
-    JSON number with the fewest digits that is that FP32.
+    JSON number with the fewest digits that is that FP32. Lists of unlike length, and a JSON value that is no list, fail
+    their row: `bad_output_shape`, or `shape_mismatch` where the caller sent all of them.
 
     Options:
 
@@ -1195,7 +1206,7 @@ def resample(
 
     Takes FP32 [-1], ragged or a tensor; makes ``output``, ragged FP32 [samples], about to_hz / from_hz as many.
     Each row is a sound of its own: pieces of a sequence, resampled one by one, do not join without a click. Send a
-    live stream at the model's rate.
+    live stream at the model's rate. No row fails.
 
     Options:
 
@@ -1259,7 +1270,8 @@ def scale(
     mean: Mapping[str, float],
     std: Mapping[str, float],
 ) -> Step:
-    """(number - mean) / std of each column; ``mean`` and ``std`` name the same columns. Missing stays missing.
+    """(number - mean) / std of each column; ``mean`` and ``std`` name the same columns. Missing stays missing; no row
+    fails.
 
     Options:
 
@@ -1284,7 +1296,8 @@ def segments(
     the first below ``off`` once ``silence_min_s`` passed without one of ``on`` or more; it must last longer than
     ``speech_min_s``, and is then made longer by ``pad_s`` at both ends, or by half the silence between two where that
     is less. The rules and defaults are those of silero-vad. Each row is a whole sound, also in a sequence: a live
-    client gets the segments of its latest request alone, and wants ``voice_events``.
+    client gets the segments of its latest request alone, and wants ``voice_events``. A probability that is
+    not finite fails its row.
 
     Options:
 
@@ -1302,7 +1315,7 @@ def sigmoid(
     input: str | None = None,
     output: str = "probabilities",
 ) -> Step:
-    """Turns each score, in a tensor or ragged, into a FP32 probability of its own.
+    """Turns each score, in a tensor or ragged, into a FP32 probability of its own. NaN goes through; no row fails.
 
     Options:
 
@@ -1319,7 +1332,8 @@ def similarity(
     """Compares one vector with each of a list: ragged FP32 scores [vectors], the greater the nearer.
 
     ``cosine`` is 0 where a vector has no length, ``euclidean`` the distance, negated. Each is computed in FP64, row by
-    row. NaN goes through, for the steps after it to find.
+    row. NaN goes through, for the steps after it to find. Vectors of unlike size fail their row: `bad_output_shape`, or
+    `shape_mismatch` where the caller sent one.
 
     Options:
 
@@ -1334,6 +1348,7 @@ def softmax(
     output: str = "probabilities",
 ) -> Step:
     """Turns scores, in a tensor or ragged, into FP32 probabilities that sum to one over the last axis.
+    NaN and infinities become NaN, for the checks to find; no row fails.
 
     Options:
 
@@ -1386,7 +1401,9 @@ def take(
     index: int,
     output: str,
 ) -> Step:
-    """One element of the last axis, such as the positive class's probability.
+    """One element of the last axis, such as the positive class's probability: ``output``, without that axis.
+
+    The batch fails with `bad_output_shape` where the axis is open and the element is not there.
 
     Options:
 
@@ -1570,7 +1587,8 @@ def voice_events(
     list of {"event": "start" | "end", "at_s": seconds since the sequence began}, empty for most requests. Speech
     starts with a frame of ``on`` or more and ends with the first below ``off`` once ``silence_min_s`` passed without
     one of ``on`` or more, so an end is told that much later than it was; speech that goes on when the sequence ends
-    ends with its last frame. Outside a sequence each row is a whole sound.
+    ends with its last frame. Outside a sequence each row is a whole sound. A probability that is not finite
+    fails its row.
 
     Options:
 

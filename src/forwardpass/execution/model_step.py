@@ -62,7 +62,11 @@ class ModelOptions:
     """Runs ``file`` in ``engine``. Graph inputs take the fields of their names; a single one the latest that fits.
     ``inputs`` and ``outputs`` map names of the graph to fields; own code declares its whole signature with them.
     Inputs in ``state`` take an output of the step before, zeros at first: steps are the elements of a row in their order,
-    or with [sequence] the requests of one sequence. One axis of a state is free, that of the rows."""
+    or with [sequence] the requests of one sequence. One axis of a state is free, that of the rows.
+
+    Makes a field of each graph output, of its datatype and shape; ragged where a ragged input left that open. A row
+    fails with `missing_field` or `invalid_utf8` (text that is none), `shape_mismatch` (a size the graph does not take),
+    `engine_failed`, `engine_out_of_memory`, or `bad_output_shape` (another answer than the graph declares)."""
 
     engine: str = option(text(), "the runtime")
     file: str = option(file_name(), "the model file")

@@ -268,7 +268,8 @@ class Records:
     """Makes one JSON list of objects of several lists: ``{ box = "boxes", score = "scores" }`` of boxes and scores.
 
     The lists of one row are of equal length, which may be 0; a tensor's first axis is such a list. FP32 becomes the
-    JSON number with the fewest digits that is that FP32.
+    JSON number with the fewest digits that is that FP32. Lists of unlike length, and a JSON value that is no list, fail
+    their row: `bad_output_shape`, or `shape_mismatch` where the caller sent all of them.
     """
 
     fields: Mapping[str, str] = option(table(field_name()), "key of each object = list field")

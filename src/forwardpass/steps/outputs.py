@@ -22,7 +22,8 @@ _LIST = Fit("a tensor with one axis or more per row", lambda field: field.kind =
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax:
-    """Turns scores, in a tensor or ragged, into FP32 probabilities that sum to one over the last axis."""
+    """Turns scores, in a tensor or ragged, into FP32 probabilities that sum to one over the last axis.
+    NaN and infinities become NaN, for the checks to find; no row fails."""
 
     input: str | None = option(
         field_name(), "the scores; without it the latest floating tensor, else ragged field", None
@@ -69,7 +70,7 @@ def _softmax(options: Softmax, known: FieldMap, context: Context) -> Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Sigmoid:
-    """Turns each score, in a tensor or ragged, into a FP32 probability of its own."""
+    """Turns each score, in a tensor or ragged, into a FP32 probability of its own. NaN goes through; no row fails."""
 
     input: str | None = option(
         field_name(), "the scores; without it the latest floating tensor, else ragged field", None
@@ -123,7 +124,9 @@ def _argmax(options: Argmax, known: FieldMap, context: Context) -> Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Take:
-    """One element of the last axis, such as the positive class's probability."""
+    """One element of the last axis, such as the positive class's probability: ``output``, without that axis.
+
+    The batch fails with `bad_output_shape` where the axis is open and the element is not there."""
 
     input: str | None = option(field_name(), "the field; without it the latest that has an axis", None)
     index: int = option(whole(0, 2**31 - 1), "the element's place, from 0")
@@ -178,7 +181,8 @@ def _mean_pool(options: MeanPool, known: FieldMap, context: Context) -> Prepared
 
 @dataclass(frozen=True, kw_only=True)
 class L2Norm:
-    """Divides vectors by their length (over the last axis), keeping their datatype. A zero vector stays zero."""
+    """Divides vectors by their length (over the last axis), keeping their datatype. A zero vector stays zero;
+    NaN goes through, and no row fails."""
 
     input: str | None = option(field_name(), "the vectors; without it the latest floating tensor", None)
     output: str | None = option(field_name(), "where the result goes; without it, in place", None)

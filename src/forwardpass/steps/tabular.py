@@ -28,7 +28,7 @@ _Categories = Mapping[str, tuple[str | float, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """Puts a fixed value where a number or category is missing."""
+    """Puts a fixed value where a number or category is missing. No row fails."""
 
     values: Mapping[str, float | str] = option(table(either(number(), text())), "{column = value}")
 
@@ -59,7 +59,8 @@ def _fill(options: Fill, known: FieldMap, context: Context) -> Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """(number - mean) / std of each column; ``mean`` and ``std`` name the same columns. Missing stays missing."""
+    """(number - mean) / std of each column; ``mean`` and ``std`` name the same columns. Missing stays missing; no row
+    fails."""
 
     mean: Mapping[str, float] = option(table(number()), "{column = mean}, the training's")
     std: Mapping[str, float] = option(table(number()), "{column = standard deviation}, the training's")
@@ -132,7 +133,10 @@ def _one_hot(options: OneHot, known: FieldMap, context: Context) -> Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal:
-    """Turns a category, or a number that names one, into its place (0, 1, ...) in the training's order."""
+    """Turns a category, or a number that names one, into its place (0, 1, ...) in the training's order.
+
+    Makes FP64 in the column's place, NaN for missing. With "refuse" a row fails with `invalid_input` (no category of
+    the training) or `missing_field`."""
 
     categories: _Categories = option(_CATEGORIES, "{column = [categories in the training's order]}")
     unknown: float | Literal["refuse", "missing"] = option(

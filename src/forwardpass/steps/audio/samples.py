@@ -88,7 +88,7 @@ class Resample:
 
     Takes FP32 [-1], ragged or a tensor; makes ``output``, ragged FP32 [samples], about to_hz / from_hz as many.
     Each row is a sound of its own: pieces of a sequence, resampled one by one, do not join without a click. Send a
-    live stream at the model's rate.
+    live stream at the model's rate. No row fails.
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)

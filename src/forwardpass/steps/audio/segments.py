@@ -29,7 +29,8 @@ class VoiceEvents:
     list of {"event": "start" | "end", "at_s": seconds since the sequence began}, empty for most requests. Speech
     starts with a frame of ``on`` or more and ends with the first below ``off`` once ``silence_min_s`` passed without
     one of ``on`` or more, so an end is told that much later than it was; speech that goes on when the sequence ends
-    ends with its last frame. Outside a sequence each row is a whole sound.
+    ends with its last frame. Outside a sequence each row is a whole sound. A probability that is not finite
+    fails its row.
     """
 
     input: str | None = option(field_name(), "the probabilities; without it the latest field of this kind", None)
@@ -61,7 +62,8 @@ class Segments(VoiceEvents):
     the first below ``off`` once ``silence_min_s`` passed without one of ``on`` or more; it must last longer than
     ``speech_min_s``, and is then made longer by ``pad_s`` at both ends, or by half the silence between two where that
     is less. The rules and defaults are those of silero-vad. Each row is a whole sound, also in a sequence: a live
-    client gets the segments of its latest request alone, and wants ``voice_events``.
+    client gets the segments of its latest request alone, and wants ``voice_events``. A probability that is
+    not finite fails its row.
     """
 
     output: str = option(field_name(), "where the segments go", "segments")

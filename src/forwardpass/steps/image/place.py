@@ -117,6 +117,7 @@ class LetterboxImage:
     offset y, in pixels of the frame. A point of the frame is one of the original by
     ``original = (point - offset) / scale`` for x and y each; the scales are resized / original and differ by rounding
     alone. The defaults are ultralytics' letterbox without antialias; ``align = "top_left", rounding = "down"`` YOLOX's.
+    A row fails when its image has no pixels (`bad_output_shape`).
     """
 
     input: str | None = option(field_name(), "the image; without it the latest decoded one", None)

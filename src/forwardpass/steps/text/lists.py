@@ -15,7 +15,7 @@ class JoinTexts:
     """Makes one text of a list of texts, such as ``fold`` makes of the windows of a sound or the lines of a page.
 
     Takes texts; makes ``output``, a text: all that are not empty, in their order, with ``separator`` between. Of a list
-    without any it is the empty text.
+    without any it is the empty text. No row fails.
     """
 
     input: str | None = option(field_name(), "the texts; without it the latest field of this kind", None)

@@ -213,7 +213,8 @@ class MergeSpans:
     """One list of the lists of spans that the windows of a text gave, in the text's order.
 
     Of spans that overlap, as in the part that two windows share, the longer stays, of equally long ones that of the
-    greater score: as the TokenClassificationPipeline of transformers does.
+    greater score: as the TokenClassificationPipeline of transformers does. JSON that is no list of lists of spans
+    fails its row (`step_failed`).
     """
 
     input: str | None = option(field_name(), "a json list of lists of spans; without it the latest json field", None)

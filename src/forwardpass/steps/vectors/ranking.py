@@ -35,7 +35,8 @@ class Similarity:
     """Compares one vector with each of a list: ragged FP32 scores [vectors], the greater the nearer.
 
     ``cosine`` is 0 where a vector has no length, ``euclidean`` the distance, negated. Each is computed in FP64, row by
-    row. NaN goes through, for the steps after it to find.
+    row. NaN goes through, for the steps after it to find. Vectors of unlike size fail their row: `bad_output_shape`, or
+    `shape_mismatch` where the caller sent one.
     """
 
     input: str = option(field_name(), "the vector [size]")
