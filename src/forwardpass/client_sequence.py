@@ -72,7 +72,7 @@ class LiveSequence:
     ) -> None:
         call = self._progress.left()
         if call is not None:
-            with suppress(ForwardpassError):
+            with suppress(ForwardpassError, RuntimeError):  # the latter: the client was closed before
                 self._run(call, END_S)
 
 
@@ -106,7 +106,7 @@ class AsyncLiveSequence:
     ) -> None:
         call = self._progress.left()
         if call is not None:
-            with suppress(ForwardpassError):
+            with suppress(ForwardpassError, RuntimeError):
                 await self._run(call, END_S)
 
 

@@ -230,9 +230,10 @@ def ctc_decode(
     """The text of CTC scores [steps, classes]: the best class of each step, of equal ones the lower; repeats and then
     blanks left out.
 
-    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
-    any: as PaddleOCR and RapidOCR do. The alphabet holds what the classes write, in the model's order and without the
-    blank; class and alphabet must agree in number. A score that is not finite fails the row.
+    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the
+    steps that wrote something, 0 of a text without any: as PaddleOCR and RapidOCR do. The alphabet holds what the
+    classes write, in the model's order and without the blank; class and alphabet must agree in number. A score that is
+    not finite fails the row.
 
     Options:
 
@@ -385,8 +386,9 @@ def decode_image(
     Makes ragged UINT8 [height, width, 3], with ``color = "gray"`` [height, width, 1] (ITU-R 601-2 luma). EXIF
     orientation is applied; transparent pixels are laid over ``background``; 16 bits become 8 by /257, rounded; CMYK as
     Pillow does it; colour profiles are not applied. A JPEG may be progressive or arithmetic-coded; one whose data is
-    flawed yet complete comes out as libjpeg repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both sides stay at least that long: several
-    times quicker, and pixels differ a little from those of a full decode resized.
+    flawed yet complete comes out as libjpeg repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both
+    sides stay at least that long: several times quicker, and pixels differ a little from those of a full decode
+    resized.
 
     A row fails with ``image_truncated``; ``image_invalid`` (no such image, or damaged); ``input_too_large`` (over
     ``pixels_max`` by its header, or a JPEG with very many scans); ``out_of_range`` (a side over ``aspect_max`` times
@@ -539,7 +541,8 @@ def frames(
     its context, begins and where its last sample ends. In a sequence context and time go on from request to request.
     ``tail`` says what becomes of samples left at the end of a request: padded with zeros to a last frame, dropped, or
     carried to the sequence's next request and padded in its last, so that the frames are those of the whole sound
-    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with ``input_too_large``.
+    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with
+    ``input_too_large``.
 
     Options:
 
@@ -805,11 +808,12 @@ def log_mel(
 
     Takes FP32 [-1], ragged or a tensor. Makes ``output``, ragged FP32 [bins, frames]: power in ``bins`` triangular mel
     bands from ``low_hz`` to ``high_hz``, of Hann windows centred on every ``hop``-th sample (the ends mirrored), then
-    its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the
-    row's greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one
-    more; of an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
-    output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples too few to mirror fail their row
-    with ``invalid_input``, and samples that are no finite numbers, or too large to have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
+    its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the row's
+    greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one more; of
+    an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note
+    "truncated") to that length, and the output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples
+    too few to mirror fail their row with ``invalid_input``, and samples that are no finite numbers, or too large to
+    have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
 
     Options:
 

@@ -345,3 +345,24 @@ def test_many_records_and_a_receipt_are_answered_in_json() -> None:
     many = call({"instances": [{"text": "a"}]}, accept="image/png")
     assert predict.encode(pictured(PNG), many).content_type == b"application/json"
     assert "receipt" in told(predict.encode(pictured(PNG, receipt={"batch": 1}), accepting("image/png")))
+
+
+def ending(body: bytes = b"", query: str = "", **headers: str) -> Request:
+    given_ = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return predict.decode_end(HttpRequest(b"DELETE", "/predict/p", query, given_, body, 0.0), "id-1", Timeline())
+
+
+def test_ending_a_sequence_takes_its_id_alone() -> None:
+    turn = ending(x_sequence_id="a").sequence
+    assert turn is not None
+    assert (turn.id, turn.end) == ("a", True)
+
+
+@pytest.mark.parametrize(
+    ("given_", "field"),
+    [({"body": b"{}"}, ""), ({"query": "receipt=full"}, "?"), ({"x_request_priority": "1"}, "X-Request-Priority")],
+)
+def test_ending_a_sequence_refuses_what_has_no_meaning_then(given_: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        ending(x_sequence_id="a", **given_)
+    assert caught.value.field == field

@@ -1,6 +1,7 @@
 """softmax, sigmoid, argmax, take, mean_pool and l2_norm."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Field
+from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.protocol import object_column
 
 if TYPE_CHECKING:
@@ -155,3 +157,11 @@ def test_vectors_become_of_length_one_in_place_and_zero_stays_zero(run: "Run") -
     normed = run("l2_norm", {}, {LOGITS: vectors}).columns["logits"]
     assert normed.ravel().tolist() == pytest.approx([0.6, 0.8, 0, 0, 0, 0, 0.6, 0, 0.8, 0.6, 0, 0.8])
     assert normed.dtype == np.float32
+
+
+@pytest.mark.parametrize("use", ["softmax", "sigmoid", "l2_norm", "take"])
+def test_what_the_caller_sent_stays_the_callers(use: str) -> None:
+    options = {"index": 0, "output": "first"} if use == "take" else {}
+    for given in (True, False):
+        (made,) = kind_of(use, kinds()).fields(options, {"logits": replace(LOGITS, given=given)})
+        assert made.given is given

@@ -1,31 +1,35 @@
 """What failed as a whole, run again in parts: one request's fault is never another's, nor one row's its neighbours'.
 
 Items always run apart, as they are strangers. The rows of an item do only where they were proved independent: else what
-they are with each other may be just what their sender wants to know.
+they are with each other may be just what their sender wants to know. They do so for a share of the time a batch may
+take, so that a slow failure of many rows does not become the death of the worker: what is left then fails as the item did.
 """
 
 import traceback
 
+from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.execution.plan import Plan
-from forwardpass.execution.replies import Reply, joined_rows, merged, per_item, reply_of
+from forwardpass.execution.replies import Reply, joined_rows, merged, per_item, reply_of, too_large
 from forwardpass.execution.states import Staged
-from forwardpass.execution.wire import Run
+from forwardpass.execution.wire import ANSWER_BYTES_MAX, Run
 from forwardpass.steps.protocol import Batch, Column
 
 DETAIL_BYTES_MAX = 4096
+ROWS_SHARE = 0.25  # of batch_limit_s
 
 
 def reply_apart(plan: Plan, staged: Staged, columns: dict[str, Column], error: Exception) -> Reply:
     """The reply of a batch that ended with ``error``; without columns there is nothing to run, and it stands."""
     failure, count = failure_of(error), len(staged.run.rows)
+    until = monotonic_s() + ROWS_SHARE * plan.definition.workers.batch_limit_s
     if not columns:
         return merged([failure] * count, plan.signature.outputs)
     replies: list[Reply | Failure] = []
     for item, (rows, own) in enumerate(per_item(columns, staged.run, plan.padding)):
         reply = _item(plan, staged, own, item) if count > 1 else failure
         if isinstance(reply, Failure) and plan.independent and rows > 1 and reply.code is not Code.OUTPUT_TOO_LARGE:
-            reply = joined_rows([_row(plan, own, row) for row in range(rows)], plan.signature.outputs)
+            reply = _rows(plan, own, rows, reply, until)
         replies.append(reply)
     return merged(replies, plan.signature.outputs)
 
@@ -48,9 +52,15 @@ def _item(plan: Plan, staged: Staged, columns: dict[str, Column], item: int) -> 
     return reply
 
 
-def _row(plan: Plan, columns: dict[str, Column], row: int) -> Reply | Failure:
-    """Never of a sequence: an item of one has a single row."""
-    return _run(plan, Batch({name: column[row : row + 1] for name, column in columns.items()}, 1, [0]), 1)
+def _rows(plan: Plan, columns: dict[str, Column], rows: int, failure: Failure, until: float) -> Reply | Failure:
+    """Each by itself; never of a sequence, as an item of one has a single row."""
+    replies: list[Reply | Failure] = []
+    for row in range(rows):
+        own = {name: column[row : row + 1] for name, column in columns.items()}
+        replies.append(_run(plan, Batch(own, 1, [0]), 1) if monotonic_s() < until else failure)
+    joined = joined_rows(replies, plan.signature.outputs)
+    size = sum(map(len, joined.buffers))
+    return too_large(size) if size > ANSWER_BYTES_MAX else joined
 
 
 def _run(plan: Plan, batch: Batch, rows: int) -> Reply | Failure:

@@ -33,7 +33,7 @@ class Softmax:
 
 def _softmax_fields(options: Softmax, known: FieldMap) -> list[Field]:
     source = _scores(known, options.input, SCORES)
-    return [Field(options.output, "FP32", source.shape, source.kind)]
+    return [Field(options.output, "FP32", source.shape, source.kind, source.given)]
 
 
 def _scores(known: FieldMap, name: str | None, dense: Fit) -> Field:
@@ -80,7 +80,7 @@ class Sigmoid:
 
 def _sigmoid_fields(options: Sigmoid, known: FieldMap) -> list[Field]:
     source = _scores(known, options.input, _FLOAT)
-    return [Field(options.output, "FP32", source.shape, source.kind)]
+    return [Field(options.output, "FP32", source.shape, source.kind, source.given)]
 
 
 def _sigmoid(options: Sigmoid, known: FieldMap, context: Context) -> Prepared:
@@ -137,7 +137,7 @@ def _take_fields(options: Take, known: FieldMap) -> list[Field]:
     source = pick(known, options.input, _LIST)
     if 0 <= source.shape[-1] <= options.index:
         raise invalid("index", str(options.index), f"below {source.shape[-1]}, the size of {describe(source)}")
-    return [Field(options.output, source.datatype, source.shape[:-1], source.kind)]
+    return [Field(options.output, source.datatype, source.shape[:-1], source.kind, source.given)]
 
 
 def _take(options: Take, known: FieldMap, context: Context) -> Prepared:
@@ -190,7 +190,7 @@ class L2Norm:
 
 def _l2_norm_fields(options: L2Norm, known: FieldMap) -> list[Field]:
     source = pick(known, options.input, SCORES)
-    return [Field(options.output or source.name, source.datatype, source.shape)]
+    return [Field(options.output or source.name, source.datatype, source.shape, given=source.given)]
 
 
 def _l2_norm(options: L2Norm, known: FieldMap, context: Context) -> Prepared:

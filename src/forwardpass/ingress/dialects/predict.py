@@ -54,7 +54,14 @@ def decode(
 
 
 def decode_end(http: HttpRequest, id: str, timeline: Timeline) -> Request:
-    """A request without a record, which only ends its sequence. Raises Refused."""
+    """A request without a record, which only ends its sequence. Raises Refused, also for what has no meaning here."""
+    if http.body:
+        raise Refused(Code.BAD_REQUEST, "a request that only ends a sequence has no body")
+    if http.query:
+        raise Refused(Code.UNKNOWN_FIELD, "a request that only ends a sequence has no query", field="?")
+    if b"x-request-priority" in http.headers:
+        shown = "X-Request-Priority"
+        raise Refused(Code.UNKNOWN_FIELD, f"{shown} has no meaning where only a sequence ends", field=shown)
     return Request(id, [], 0, timeline, deadline_s=_deadline_s(http), sequence=end_of_headers(http))
 
 

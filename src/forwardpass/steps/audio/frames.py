@@ -30,7 +30,8 @@ class Frames:
     its context, begins and where its last sample ends. In a sequence context and time go on from request to request.
     ``tail`` says what becomes of samples left at the end of a request: padded with zeros to a last frame, dropped, or
     carried to the sequence's next request and padded in its last, so that the frames are those of the whole sound
-    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with ``input_too_large``.
+    however it was cut (a row outside a sequence is a whole sound). More than ``frames_max`` frames fail a row with
+    ``input_too_large``.
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)

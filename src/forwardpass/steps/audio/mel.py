@@ -34,11 +34,12 @@ class LogMel:
 
     Takes FP32 [-1], ragged or a tensor. Makes ``output``, ragged FP32 [bins, frames]: power in ``bins`` triangular mel
     bands from ``low_hz`` to ``high_hz``, of Hann windows centred on every ``hop``-th sample (the ends mirrored), then
-    its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the
-    row's greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one
-    more; of an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note "truncated") to that length, and the
-    output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples too few to mirror fail their row
-    with ``invalid_input``, and samples that are no finite numbers, or too large to have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
+    its logarithm: "natural", "db" (10 log10), each of at least 1e-10, or "whisper": log10, lifted to 8 below the row's
+    greatest, plus 4, divided by 4, and without the last frame. There are samples // hop frames then, else one more; of
+    an odd window (samples - 1) // hop. With ``seconds`` each row is first filled up with silence or cut (note
+    "truncated") to that length, and the output is an FP32 tensor of fixed shape: 30 make Whisper's [80, 3000]. Samples
+    too few to mirror fail their row with ``invalid_input``, and samples that are no finite numbers, or too large to
+    have a power, fail it too. Source: Radford et al. 2022, section 2.2; Slaney 1998 (scale); O'Shaughnessy 1987 (htk).
     """
 
     input: str | None = option(field_name(), "the samples; without it the latest field of this kind", None)

@@ -48,8 +48,9 @@ class DecodeImage:
     Makes ragged UINT8 [height, width, 3], with ``color = "gray"`` [height, width, 1] (ITU-R 601-2 luma). EXIF
     orientation is applied; transparent pixels are laid over ``background``; 16 bits become 8 by /257, rounded; CMYK as
     Pillow does it; colour profiles are not applied. A JPEG may be progressive or arithmetic-coded; one whose data is
-    flawed yet complete comes out as libjpeg repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both sides stay at least that long: several
-    times quicker, and pixels differ a little from those of a full decode resized.
+    flawed yet complete comes out as libjpeg repairs it. ``draft`` lets a JPEG be decoded at 1/2, 1/4 or 1/8 while both
+    sides stay at least that long: several times quicker, and pixels differ a little from those of a full decode
+    resized.
 
     A row fails with ``image_truncated``; ``image_invalid`` (no such image, or damaged); ``input_too_large`` (over
     ``pixels_max`` by its header, or a JPEG with very many scans); ``out_of_range`` (a side over ``aspect_max`` times

@@ -25,9 +25,10 @@ class CtcDecode:
     """The text of CTC scores [steps, classes]: the best class of each step, of equal ones the lower; repeats and then
     blanks left out.
 
-    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the steps that wrote something, 0 of a text without
-    any: as PaddleOCR and RapidOCR do. The alphabet holds what the classes write, in the model's order and without the
-    blank; class and alphabet must agree in number. A score that is not finite fails the row.
+    This is the best path of Graves and others, 2006. Makes the text and its FP32 score, the mean of the scores of the
+    steps that wrote something, 0 of a text without any: as PaddleOCR and RapidOCR do. The alphabet holds what the
+    classes write, in the model's order and without the blank; class and alphabet must agree in number. A score that is
+    not finite fails the row.
     """
 
     input: str | None = option(field_name(), "the scores; without it the latest [steps, classes]", None)
