@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batching.making import ScriptedExecutor, item
 
-from forwardpass.batching.batcher import Batcher
+from forwardpass.batching.batcher import Batcher, WorkerLost
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
@@ -174,5 +174,52 @@ def test_every_client_gets_its_own_answer_whatever_arrives_leaves_or_dies(
             for n, (_, poison, leaves) in enumerate(script):
                 right = Code.CANCELLED if leaves else Code.WORKER_CRASHED if poison else b"%d" % n
                 assert found[n] == right
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("leaves_after", [0, 1])
+def test_a_killer_whose_caller_has_left_is_found_all_the_same(leaves_after: int) -> None:
+    """Before its batch is lost, or while it waits to run again."""
+
+    async def run() -> None:
+        async with bench(kill=frozenset({b"poison"}), hold=True) as made:
+            late, mate = item(data=b"poison"), item(data=b"mate")
+            made.queue.put([late, mate])
+            await turns()
+            for death in range(2):
+                if death == leaves_after:
+                    late.ticket.finish(Failure(Code.CANCELLED, "gone"))
+                    made.queue.discard([late])
+                made.executors[0].release()
+                if death == 0 and leaves_after == 1:
+                    made.executors[0].vacancy.clear()  # the worker is not back yet
+                    await turns(10)
+                    late.ticket.finish(Failure(Code.CANCELLED, "gone"))
+                    made.queue.discard([late])
+                    made.executors[0].vacancy.set()
+                await turns(10)
+            made.executors[0].release()
+            assert [await made.answer(each) for each in (late, mate)] == [Code.CANCELLED, b"mate"]
+            assert made.executors[0].batches == [[b"poison", b"mate"], [b"poison"], [b"mate"]]
+            assert len(made.quarantine) == 1
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_never_began_has_not_been_taken() -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            one = item()
+            made.queue.put([one])
+            await turns()
+            _, future = made.executors[0].held.pop()
+            future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=False))
+            await turns()
+            assert (one.waiting, one.taken, one.deaths) == (True, False, 0)
+            made.executors[0].vacancy.set()
+            await turns()
+            made.executors[0].release()
+            assert await made.answer(one) == b"x"
 
     asyncio.run(run())

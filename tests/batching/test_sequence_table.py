@@ -47,6 +47,7 @@ class Front:
         self.clock = FakeClock()
         self.workers = [Worker(index) for index in range(workers)]
         self.table = SequenceTable(limits, self.workers, self.clock)
+        self.begun = 0  # by the last that was asked
 
     async def enter(self, id: str, *, start: bool = False, end: bool = False, rows: int = 1, **given: Any) -> Visit:
         request = Request("r", [], rows, Timeline(), tenant=given.pop("tenant", "anonymous"))
@@ -58,7 +59,7 @@ class Front:
         """One request from its turn to its end; ``part`` None: nobody knows how it ended."""
         visit = await self.enter(id, **turn)
         visit.item.taken, visit.item.result = taken, part
-        self.table.leave(visit, answered=answered)
+        self.begun = self.table.leave(visit, answered=answered)
         assert visit.item.held is not None
         return visit.item.held
 
@@ -66,8 +67,8 @@ class Front:
         request = Request("r", [], 0, Timeline(), tenant=tenant, sequence=Turn(id, end=True))
         await self.table.end(request, self.clock() + left_s)
 
-    def untold(self, id: str | None) -> None:
-        self.table.untold(Request("r", [], 1, Timeline(), sequence=None if id is None else Turn(id)))
+    def untold(self, id: str | None, begun: int = 1) -> None:
+        self.table.untold(Request("r", [], 1, Timeline(), sequence=None if id is None else Turn(id), begun=begun))
 
     async def refusal(self, id: str, **turn: Any) -> Failure:
         with pytest.raises(Failure) as caught:
@@ -285,6 +286,39 @@ async def test_what_ran_behind_an_answer_that_could_not_be_told_is_lost_with_it(
     await front.ask("a")
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@in_loop
+async def test_an_answer_that_could_not_be_told_spares_the_sequence_that_was_started_after_it(ended: bool) -> None:
+    front = Front()
+    await front.ask("a", start=True)
+    late = front.begun
+    if ended:
+        await front.ask("a", end=True)
+    await front.ask("a", start=True)
+    front.untold("a", late)
+    await front.ask("a")
+    front.untold("a", front.begun)
+    assert (await front.refusal("a")).code is Code.SEQUENCE_LOST
+
+
+@pytest.mark.parametrize(("part", "code"), [(OK, None), (ROW_FAILED, Code.SEQUENCE_LOST), (None, Code.SEQUENCE_LOST)])
+@in_loop
+async def test_an_answer_that_could_not_be_told_counts_behind_a_start_that_fails_only(
+    part: Part | None, code: Code | None
+) -> None:
+    front = Front()
+    number = (await front.ask("a", start=True)).number
+    starting = await front.enter("a", start=True)
+    front.untold("a", front.begun)
+    starting.item.taken, starting.item.result = True, part
+    front.table.leave(starting, answered=part is OK)
+    if code is None:
+        await front.ask("a")
+    else:
+        assert (await front.refusal("a")).code is code
+    assert front.workers[0].given_up == ([] if code is None else [number])
+
+
 @in_loop
 async def test_requests_of_one_sequence_have_their_turns_one_by_one_in_the_order_they_came() -> None:
     front = Front()
@@ -425,16 +459,18 @@ async def test_an_input_that_is_in_many_lost_batches_by_chance_is_never_blamed()
 
 
 @in_loop
-async def test_an_input_nobody_waits_for_any_more_is_not_tried_again() -> None:
+async def test_what_runs_again_for_nobody_leaves_nothing_in_its_worker() -> None:
     async with bench(kill=frozenset({b"poison"}), hold=True) as made:
-        late = held(b"poison", 0)
-        made.queue.put([late])
+        items = [held(b"start", 0, start=True), held(b"next", 0), held(b"poison", 0)]
+        made.queue.put(items)
         await turns()
-        late.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "late"))
+        items[0].ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "late"))
         made.executors[0].release()
-        await turns(20)
-        assert await made.answer(late) is Code.DEADLINE_EXCEEDED
-        assert made.executors[0].batches == [[b"poison"]]
+        for _ in items:
+            await turns(10)
+            made.executors[0].release()
+        assert [one.held for one in items] == [Held(0, 1, True, True)] * 3
+        assert [await made.answer(one) for one in items] == [Code.DEADLINE_EXCEEDED] + [Code.SEQUENCE_LOST] * 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2))), min_size=1, max_size=40))

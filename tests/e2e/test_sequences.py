@@ -30,7 +30,11 @@ PARTS = 20
 INT32_MIN = -(2**31)
 
 
-_MODELS = {"divide": fixtures_onnx.dividing_accumulator, "half": fixtures_onnx.half_accumulator}
+_MODELS = {
+    "divide": fixtures_onnx.dividing_accumulator,
+    "deadly": fixtures_onnx.dividing_accumulator,
+    "half": fixtures_onnx.half_accumulator,
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "none": STEPS,
         "half": STEPS.replace("constants = { scale = 1 }", "[sequence]"),
         "divide": KILLER,
+        "deadly": KILLER,
     }
     for name, definition in definitions.items():
         _MODELS.get(name, fixtures_onnx.accumulator)(root / name / "1" / "model.onnx")
@@ -162,6 +167,16 @@ def test_an_input_that_kills_is_quarantined_and_the_sequences_after_it_live(serv
     assert ask("killer", INT32_MIN, -1).code == "quarantined"
     assert ask("mate", 6, 2).status == 200  # what is refused changes nothing
     assert ask("killer", 1, 1).status == 200
+
+
+def test_starts_that_wait_behind_a_killer_with_its_input_are_refused_and_kill_nobody(server: Server) -> None:
+    def ask(a: int, b: int, **given: str) -> Reply:
+        return server.predict("deadly", {"a": [a], "b": [b]}, X_Sequence_Start="true", **given)
+
+    wait_until(lambda: ask(1, 1, X_Sequence_Id="before").status == 200, 20.0)
+    codes = server.together(10, lambda _: ask(INT32_MIN, -1, X_Sequence_Id="same").code)
+    assert sorted(set(codes)) == ["quarantined", "worker_crashed"]
+    assert codes.count("worker_crashed") == 1
 
 
 def test_with_its_worker_a_sequence_is_lost_and_says_so_until_it_is_started_again(server: Server) -> None:

@@ -110,6 +110,19 @@ def test_what_could_not_be_answered_can_be_undone() -> None:
     assert len(states) == 2
 
 
+def test_what_was_given_up_in_between_is_not_brought_back_by_an_undo() -> None:
+    states = store()
+    ran(states, turn(1, start=True), turn(2, start=True))
+    staged = stage(states, turn(1), turn(2))
+    batch = staged.batch({"x": np.arange(2)})
+    add(batch)
+    staged.keep(batch)
+    undo = staged.commit()
+    states.forget([1])
+    undo()
+    assert (len(states), seen(ran(states, turn(2)))) == (1, [2])
+
+
 def test_kept_arrays_cannot_be_changed_in_place() -> None:
     states = store()
     staged = stage(states, turn(1, start=True))

@@ -15,6 +15,7 @@ import msgspec
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
+from forwardpass.batching.probes import Probes
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import lost as lost_sequence
@@ -70,6 +71,7 @@ class Batcher:
         self._model = model
         self._preprocess = CostModel(batch.rows_max)
         self._quarantine = quarantine
+        self._probes = Probes(queue, clock)
         self._clock = clock
         self._ids = count(1)
 
@@ -167,23 +169,20 @@ class Batcher:
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
         """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame.
 
-        What one continued died too: its caller is told so, and its input runs again for nobody, to find the one to blame.
+        What one continued died too: its caller is told so. Its input runs again for nobody, as does that of a caller who
+        has left, to find the one to blame.
         """
-        if not lost.started:
-            self._queue.put_back(items)
-            return
-        again: list[Item] = []
         for item in items:
+            if not lost.started:
+                item.taken = False
+                self._queue.put_back([item])
+                continue
             item.deaths += 1
             if item.deaths > 1:
                 self._quarantine.add(item.columns, item.shapes, item.rows)
-                self._quarantine.end(self._queue.waiting())
+                self._queue.discard(self._quarantine.end(item, self._queue.waiting()), probes=True)
                 item.ticket.finish(Failed(lost.code, "the model's process died while it ran this request"))
                 continue
-            continued = item.held is not None and not item.held.start
-            if continued and not item.ticket.finish(lost_sequence()):
-                continue
-            again.append(item.for_nobody() if continued else item)
-            again[-1].alone = True
-            again[-1].key = ("alone", next(self._ids))
-        self._queue.put_back(again)
+            if item.held is not None and not item.held.start:
+                item.ticket.finish(lost_sequence())
+            self._probes.add(item)

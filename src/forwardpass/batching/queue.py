@@ -90,10 +90,10 @@ class Queue:
             if item.live:
                 self._push(item)
 
-    def discard(self, items: Sequence[Item]) -> None:
-        """Forget items nobody waits for any more; those already taken are none of the queue's business."""
+    def discard(self, items: Sequence[Item], *, probes: bool = False) -> None:
+        """Forget items nobody waits for any more, ``probes`` too; those already taken are none of the queue's business."""
         for item in items:
-            if item.waiting:
+            if item.waiting and (probes or not item.alone):
                 self._leave(item)
 
     def view(self, now: float, worker: int = 0) -> Waiting | None:
@@ -121,7 +121,7 @@ class Queue:
                 break
             heapq.heappop(group.heap)
             self._leave(item)
-            item.taken = True
+            item.take()
             taken.append(item)
         return taken
 
@@ -136,7 +136,7 @@ class Queue:
     def clear(self) -> list[Item]:
         """Everything that waits, taken out: the variant stops or its model is unavailable."""
         items = list(self.waiting())
-        self.discard(items)
+        self.discard(items, probes=True)
         return items
 
     def waiting(self) -> Iterator[Item]:

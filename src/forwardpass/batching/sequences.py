@@ -47,6 +47,8 @@ class _Sequence:
     kept: bool = False  # the worker has its state
     lost: bool = False  # there was a state, and it is gone
     busy: bool = False
+    starting: bool = False  # the request that is in starts it
+    begun: int = 0  # its last start that counts, of all in the table
     used_s: float = 0.0
     waiting: "deque[asyncio.Future[None]]" = field(default_factory=deque)
 
@@ -70,6 +72,7 @@ class SequenceTable:
         self._clock = clock
         self._table: OrderedDict[Key, _Sequence] = OrderedDict()  # the least lately used first
         self._numbers = count(1)
+        self._starts = count(1)
         self._held = [0] * len(holders)  # in the table, by worker
         self._lost = False  # one or more in the table are
         self._deaths = sum(holder.deaths for holder in holders)
@@ -109,8 +112,10 @@ class SequenceTable:
         item.queued_s = self._use(key, sequence)
         return Visit(key, turn, sequence, item)
 
-    def leave(self, visit: Visit, *, answered: bool) -> None:
+    def leave(self, visit: Visit, *, answered: bool) -> int:
         """The request has ended, and the caller has been ``answered`` or not; the next of its sequence has its turn.
+
+        Returns which start of its sequence it counts for (``Request.begun``).
 
         What ran for nobody's answer (a deadline, a caller who left) loses the sequence: whoever goes on would not know
         whether it counted.
@@ -122,16 +127,28 @@ class SequenceTable:
                 self._lose(sequence)
             elif succeeded:
                 assert sequence.worker is not None, "it has run somewhere"
+                if visit.turn.start:
+                    sequence.begun, sequence.lost = next(self._starts), False
                 sequence.kept = not visit.turn.end and not sequence.lost
                 sequence.deaths = self._holders[sequence.worker].deaths
+        if sequence.kept and sequence.lost:  # the one before was untold, and this one did not start it anew
+            self._lose(sequence)
         self._use(visit.key, sequence)
         self._pass_on(visit.key, sequence)
+        return sequence.begun
 
     def untold(self, request: Request) -> None:
-        """The answer of a request that has left could not be told, so it failed: its sequence is lost."""
+        """The answer of a request that has left could not be told, so it failed: its sequence is lost.
+
+        One that was started anew meanwhile goes on: nothing of that answer is in it.
+        """
         turn = request.sequence
         sequence = None if turn is None else self._table.get((request.tenant, turn.id))
-        if sequence is not None and sequence.kept:
+        if sequence is None or not sequence.kept or sequence.begun != request.begun:
+            return
+        if sequence.busy and sequence.starting:
+            sequence.lost = True  # unless the start that runs now has an answer
+        else:
             self._lose(sequence)
 
     async def end(self, request: Request, deadline: float) -> None:
@@ -214,6 +231,7 @@ class SequenceTable:
         elif not sequence.kept:
             raise _not_found(turn, limits)
         assert sequence.worker is not None, "it was started"
+        sequence.starting = turn.start
         return Held(sequence.worker, sequence.number, turn.start, turn.end)
 
     def _pass_on(self, key: Key, sequence: _Sequence) -> None:

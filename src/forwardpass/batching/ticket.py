@@ -95,6 +95,7 @@ class Item(msgspec.Struct, eq=False):
     priority: int  # 1 first
     queued_s: float
     alone: bool = False  # runs in a batch of its own: a member of a batch whose worker died
+    until_s: float = 0.0  # it waits so long to run alone, also when its caller has left
     deaths: int = 0  # workers that died with it
     waiting: bool = False
     taken: bool = False  # out of the queue for a batch, once at least
@@ -106,15 +107,13 @@ class Item(msgspec.Struct, eq=False):
         """The only one that may run it."""
         return None if self.held is None else self.held.worker
 
-    def for_nobody(self) -> "Item":
-        """The same input once more, in the same worker but of a sequence of its own; who asked need not wait for it."""
-        assert self.held is not None, "an item of no sequence can run again for its caller"
-        ticket = Ticket(1, self.ticket.deadline)
-        ticket.ended.add_done_callback(asyncio.Future.exception)  # nobody else looks at how it ended
-        held = self.held._replace(start=True, end=True)
-        return msgspec.structs.replace(self, ticket=ticket, held=held, taken=False, result=None)
+    def take(self) -> None:
+        """Out of the queue for a batch; of what runs for nobody, the worker keeps nothing."""
+        self.taken = True
+        if self.ticket.done and self.held is not None:
+            self.held = self.held._replace(start=True, end=True)
 
     @property
     def live(self) -> bool:
-        """Somebody still wants it."""
-        return not self.ticket.ended.done()
+        """Somebody still wants it, or it must be found out whether it kills."""
+        return self.alone or not self.ticket.done

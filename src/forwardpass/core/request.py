@@ -40,6 +40,7 @@ class Request(msgspec.Struct):
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
     sequence: Turn | None = None
+    begun: int = 0  # which start of its sequence it counts for, once it has run
 
 
 class Note(msgspec.Struct):

@@ -30,6 +30,7 @@ class States:
         self._kept: OrderedDict[int, Slots] = OrderedDict()  # the least lately used first
         self._staged: set[int] = set()
         self._given_up: set[int] = set()  # while a batch works on them
+        self._before: dict[int, Slots | None] = {}  # what the last batch replaced, while that may be undone
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -60,6 +61,7 @@ class States:
         with self._lock:
             for number in numbers:
                 self._kept.pop(number, None)
+                self._before.pop(number, None)
                 if number in self._staged:
                     self._given_up.add(number)
 
@@ -70,6 +72,7 @@ class States:
         """
         before: dict[int, Slots | None] = {}
         with self._lock:
+            self._before = before
             for item, sequence in enumerate(run.sequences):
                 if sequence is None:
                     continue

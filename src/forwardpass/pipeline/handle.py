@@ -60,6 +60,7 @@ class Handle:
             self._refuse_quarantined(variant, items)
             if request.sequence is not None:
                 visit = await variant.sequences.enter(request, request.sequence, items)
+                self._refuse_quarantined(variant, items)  # again: the one before it may have killed with the same input
             request.timeline.queued = self._clock()
             if variant.ended:  # nobody would take from its queue
                 raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
@@ -83,7 +84,7 @@ class Handle:
             if outcome != "ok":
                 variant.queue.discard(items)
             if visit is not None:
-                variant.sequences.leave(visit, answered=outcome == "ok")
+                request.begun = variant.sequences.leave(visit, answered=outcome == "ok")
             record = self._observe(variant, request, parts, outcome)
         if request.receipt:
             answer.receipt = receipt(record)
