@@ -1,6 +1,6 @@
 """What the steps on boxes, masks and pictures share: the fields they take, and what their rows fail with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.kind import FLOATS, Fit, not_finite, pick, unfit
+from forwardpass.steps.kind import FLOATS, IMAGE, Fit, not_finite, pick, unfit
+from forwardpass.steps.options import Trouble
 from forwardpass.steps.protocol import Batch, FieldMap, object_column
 
 AREAS_MAX = 100_000  # of one map; each is followed by itself
@@ -53,6 +54,22 @@ MAP = Fit(
 def pick_if(known: FieldMap, name: str | None, fit: Fit, key: str) -> Field | None:
     """The field of this name, or None where no name is given."""
     return None if name is None else pick(known, name, fit, key)
+
+
+def map_sources(
+    known: FieldMap, name: str | None, scale: str | None, image: str | None
+) -> tuple[Field, Field | None, Field | None]:
+    """The map of scores, and what says how large the original is, if anything does."""
+    source = pick(known, name, MAP)
+    return source, pick_if(known, scale, SCALE, "scale"), pick_if(known, image, IMAGE, "image")
+
+
+def map_problems(least: Mapping[str, float], scale: str | None, image: str | None) -> list[Trouble]:
+    """Options of ``least`` below 0, and two that both say how large the original is."""
+    troubles = [(name, str(value), "0 or more") for name, value in least.items() if value < 0]
+    if scale is not None and image is not None:
+        troubles.append(("scale", scale, "not beside image"))
+    return troubles
 
 
 def make_rows(batch: Batch, names: Sequence[str], make: Callable[[int], Sequence[Any]]) -> None:

@@ -7,9 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import AREAS_MAX, MAP, SCALE, check_areas, factors, make_rows, pick_if, score_map
+from forwardpass.steps.boxes.fields import (
+    AREAS_MAX,
+    check_areas,
+    factors,
+    make_rows,
+    map_problems,
+    map_sources,
+    score_map,
+)
 from forwardpass.steps.image.pixels import load_opencv
-from forwardpass.steps.kind import IMAGE, Kind, pick
+from forwardpass.steps.kind import Kind
 from forwardpass.steps.options import Trouble, field_name, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
@@ -36,24 +44,16 @@ class MaskPolygons:
 
 def _problems(options: MaskPolygons) -> list[Trouble]:
     least = {"area_min": options.area_min, "epsilon": options.epsilon}
-    troubles = [(name, str(value), "0 or more") for name, value in least.items() if value < 0]
-    if options.scale is not None and options.image is not None:
-        troubles.append(("scale", options.scale, "not beside image"))
-    return troubles
-
-
-def _sources(options: MaskPolygons, known: FieldMap) -> tuple[Field, Field | None, Field | None]:
-    source = pick(known, options.input, MAP)
-    return source, pick_if(known, options.scale, SCALE, "scale"), pick_if(known, options.image, IMAGE, "image")
+    return map_problems(least, options.scale, options.image)
 
 
 def _fields(options: MaskPolygons, known: FieldMap) -> list[Field]:
-    _sources(options, known)
+    map_sources(known, options.input, options.scale, options.image)
     return [Field(options.output, "BYTES", (), "json")]
 
 
 def _mask_polygons(options: MaskPolygons, known: FieldMap, context: Context) -> Prepared:
-    source, scale, image = _sources(options, known)
+    source, scale, image = map_sources(known, options.input, options.scale, options.image)
     cv2 = load_opencv("mask_polygons")
 
     def polygons(batch: Batch, row: int) -> list[Any]:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Field
-from forwardpass.steps.boxes.fields import MAP, SCALE, check_areas, factors, make_rows, pick_if, score_map
+from forwardpass.steps.boxes.fields import check_areas, factors, make_rows, map_problems, map_sources, score_map
 from forwardpass.steps.image.pixels import load_opencv
-from forwardpass.steps.kind import IMAGE, Kind, pick, unfit
+from forwardpass.steps.kind import Kind, unfit
 from forwardpass.steps.options import Trouble, field_name, flag, number, option, whole
 from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
 
@@ -53,24 +53,16 @@ class TextRegions:
 
 def _problems(options: TextRegions) -> list[Trouble]:
     least = {"unclip": options.unclip, "size_min": options.size_min}
-    troubles = [(name, str(value), "0 or more") for name, value in least.items() if value < 0]
-    if options.scale is not None and options.image is not None:
-        troubles.append(("scale", options.scale, "not beside image"))
-    return troubles
-
-
-def _sources(options: TextRegions, known: FieldMap) -> tuple[Field, Field | None, Field | None]:
-    source = pick(known, options.input, MAP)
-    return source, pick_if(known, options.scale, SCALE, "scale"), pick_if(known, options.image, IMAGE, "image")
+    return map_problems(least, options.scale, options.image)
 
 
 def _fields(options: TextRegions, known: FieldMap) -> list[Field]:
-    _sources(options, known)
+    map_sources(known, options.input, options.scale, options.image)
     return [Field(options.quads, "FP32", (-1, 4, 2), "ragged"), Field(options.scores, "FP32", (-1,), "ragged")]
 
 
 def _text_regions(options: TextRegions, known: FieldMap, context: Context) -> Prepared:
-    source, scale, image = _sources(options, known)
+    source, scale, image = map_sources(known, options.input, options.scale, options.image)
     cv2 = load_opencv("text_regions")
 
     def regions(batch: Batch, row: int) -> tuple[Floats, Floats]:
