@@ -10,12 +10,11 @@ import pytest
 
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
+from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.protocol import Batch, Column, Context, object_column
 
 EXAMPLES = Path(__file__).with_name("examples")
-WITHOUT = {"model"}
-"""Kinds without an example of this form, and why: a model needs a file that is no text."""
 
 
 def field_of(given: dict[str, Any]) -> Field:
@@ -71,13 +70,14 @@ def run(example: dict[str, Any], name: str, folder: Path) -> Batch:
         field.name: column_of(field, given["values"]) for field, given in zip(fields, example["inputs"], strict=True)
     }
     batch = Batch(columns, rows, list(range(rows)))
+    context = Context(folder, trusted=True)
     outside: list[dict[str, Field]] = []
     for step in example.get("steps", [{"use": name, **example.get("options", {})}]):
-        kind = kind_of(step["use"], kinds())
+        kind = ModelStep(context) if step["use"] == ModelStep.name else kind_of(step["use"], kinds())
         options = {key: value for key, value in step.items() if key != "use"}
         assert not kind.check(options, folder)
         made = kind.fields(options, known)
-        kind.prepare(options, known, Context(folder, trusted=True))(batch)
+        kind.prepare(options, known, context)(batch)
         batch.settle()
         if kind.level > 0:
             outside.append(known)
@@ -101,4 +101,4 @@ def test_an_example_gives_what_it_says(file: Path, tmp_path: Path) -> None:
 
 def test_every_kind_of_step_has_an_example() -> None:
     named = {file.stem for file in EXAMPLES.glob("*.json")}
-    assert named == (kinds().keys() - WITHOUT) | {"steps_NAME"}
+    assert named == kinds().keys() | {ModelStep.name, "steps_NAME"}
