@@ -486,7 +486,7 @@ def first_token(
 ) -> Step:
     """The vector of a text's first token that its mask keeps, such as BERT's [CLS]; FP32 [hidden].
 
-    It is what sentence-transformers calls pooling_mode_cls_token (BGE, E5 and others). A row that keeps no token fails.
+    It is what sentence-transformers calls pooling_mode_cls_token (BGE and others). A row that keeps no token fails.
     Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
 
     Options:

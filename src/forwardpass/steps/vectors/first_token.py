@@ -13,7 +13,7 @@ from forwardpass.steps.protocol import Column, Context, FieldMap, Prepared
 class FirstToken:
     """The vector of a text's first token that its mask keeps, such as BERT's [CLS]; FP32 [hidden].
 
-    It is what sentence-transformers calls pooling_mode_cls_token (BGE, E5 and others). A row that keeps no token fails.
+    It is what sentence-transformers calls pooling_mode_cls_token (BGE and others). A row that keeps no token fails.
     Vectors and mask may both be ragged (``tokenize`` with ``pad = "row"``).
     """
 
