@@ -13,7 +13,8 @@ import click
 from forwardpass.cli import main as command_line
 from forwardpass.core import pipeline
 from forwardpass.engines.discover import engine_kind, engine_names
-from forwardpass.ingress.routes import ROUTES
+from forwardpass.ingress.route_table import ROUTES
+from forwardpass.ingress.routes import Route
 from forwardpass.observe.metrics import TABLE
 from forwardpass.settings import SECTIONS
 
@@ -102,9 +103,16 @@ def _engines() -> Iterator[str]:
 def _routes() -> Iterator[str]:
     yield "## Routes\n"
     yield _table(
-        ("plane", "route", "what it does"),
-        ((route.plane, _code(f"{route.method.decode()} {route.pattern}"), route.summary) for route in ROUTES),
+        ("plane", "route", "scope", "body", "what it does"),
+        (
+            (route.plane, _code(f"{route.method.decode()} {route.pattern}"), route.scope, route.body, _summary(route))
+            for route in ROUTES
+        ),
     )
+
+
+def _summary(route: Route) -> str:
+    return f"{route.summary} (needs {_code(route.needs)})" if route.needs else route.summary
 
 
 def _metrics() -> Iterator[str]:

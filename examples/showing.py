@@ -84,9 +84,9 @@ class Server:
 def serving(sources: Sequence[Path], data: Path) -> Iterator[Server]:
     """The server as a process of its own; asked to end when the block is left, and made to if it does not."""
     data.mkdir(parents=True, exist_ok=True)
-    port, admin_port = _port(8000), _port(8001)
+    port, grpc_port, admin_port = _port(8000), _port(8001), _port(8002)
     command = [sys.executable, "-m", "forwardpass", "serve", *map(str, sources), "--port", str(port)]
-    command += ["--admin-port", str(admin_port), "--set", f"run.data={data}"]
+    command += ["--grpc-port", str(grpc_port), "--admin-port", str(admin_port), "--set", f"run.data={data}"]
     command += ["--set", "run.ready_grace_s=0", "--set", "run.log=text"]
     log = data / "server.log"
     with log.open("wb") as sink:  # in a session of its own: Ctrl-C here is not a Ctrl-C there

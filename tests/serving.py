@@ -109,7 +109,8 @@ def wait_until(true: Any, limit_s: float = 30.0) -> float:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "forwardpass", *map(str, arguments)]
+    grpc = ("--grpc-port", "0") if arguments[0] == "serve" and "--grpc-port" not in arguments else ()
+    return [sys.executable, "-m", "forwardpass", *map(str, arguments), *grpc]
 
 
 def forwardpass(*arguments: str | Path, data: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -132,7 +133,7 @@ def serving(
 ) -> Iterator[Server]:
     """A server over these sources; ended at the end of the block, by force if it must be."""
     port, admin_port = free_port(), free_port()
-    values = {"run.data": data, "run.ready_grace_s": 0.0, "run.drain_s": 10.0, **(settings or {})}
+    values = {"run.data": data, "run.ready_grace_s": 0.0, "run.drain_s": 10.0, "grpc.serve": "off", **(settings or {})}
     sets = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
     data.mkdir(parents=True, exist_ok=True)
     log = data / f"server-{port}.log"

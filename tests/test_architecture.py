@@ -55,6 +55,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "core/own_code.py": "forgets a module that did not load, then raises again",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
+    "ingress/inference.py": "counts what ended, then raises again",
     "ingress/writer.py": "a border: an answer that breaks off costs one connection",
     "batching/batcher.py": "a border: a defect costs one batch, never the loop",
     "execution/worker.py": "a border: whatever a model or step raises is the answer of its batch",

@@ -63,11 +63,17 @@ def main() -> None:
 @main.command()
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--port", type=int, help="Port of the data plane (0: any).")
+@click.option("--grpc-port", type=int, help="Port of gRPC (0: any).")
 @click.option("--admin-port", type=int, help="Port of the admin plane (0: any).")
 @settings_options
 @clearly
 def serve(
-    sources: tuple[Path, ...], port: int | None, admin_port: int | None, file: Path | None, values: tuple[str, ...]
+    sources: tuple[Path, ...],
+    port: int | None,
+    grpc_port: int | None,
+    admin_port: int | None,
+    file: Path | None,
+    values: tuple[str, ...],
 ) -> None:
     """Serve model files, pipeline folders or repositories of <pipeline>/<version>/."""
     import uvloop
@@ -75,7 +81,7 @@ def serve(
     from forwardpass.app import App
     from forwardpass.observe import log
 
-    flags = {"data.port": port, "admin.port": admin_port}
+    flags = {"data.port": port, "grpc.port": grpc_port, "admin.port": admin_port}
     settings = _settings(file, values, {key: value for key, value in flags.items() if value is not None})
     log.start(settings.run.log)
 
@@ -220,11 +226,13 @@ def config(file: Path | None, values: tuple[str, ...]) -> None:
 @main.command()
 @clearly
 def routes() -> None:
-    """Print every route of both planes."""
-    from forwardpass.ingress.routes import ROUTES
+    """Print every route of both planes: plane, protocol, method, path, scope, largest body, what it does."""
+    from forwardpass.ingress.route_table import ROUTES
 
     for route in ROUTES:
-        click.echo(f"{route.plane:6}{route.method.decode():5}{route.pattern:58}{route.summary}")
+        needs = f" (needs {route.needs})" if route.needs else ""
+        where = f"{route.plane:6}{route.protocol:5}{route.method.decode():7}{route.pattern:58}"
+        click.echo(f"{where}{route.scope:9}{route.body:6}{route.summary}{needs}")
 
 
 @main.command()
@@ -240,7 +248,7 @@ def steps() -> None:
 
 @main.command()
 @click.argument("id")
-@click.option("--url", default="http://127.0.0.1:8001", help="The server's admin plane.")
+@click.option("--url", default="http://127.0.0.1:8002", help="The server's admin plane.")
 @clearly
 def receipt(id: str, url: str) -> None:
     """Print what a server knows of one request."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.http import HttpServer
+from forwardpass.ingress.inference import Inference
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -19,7 +19,7 @@ class Overview:
     routes: Routes
     metrics: Metrics
     http: HttpServer
-    data_plane: DataPlane
+    inference: Inference
 
     def status(self) -> dict[str, Any]:
         http = self.http.statistics()
@@ -29,7 +29,7 @@ class Overview:
             "running": http.running,
             "cancelled": http.cancelled,
             "refused": {code.value: count for code, count in http.refused.items()},
-            "other_requests": dict(self.data_plane.outside),
+            "other_requests": dict(self.inference.outside),
             "versions": [self._variant_status(variant) for variant in self.routes.variants()],
         }
 
@@ -55,7 +55,7 @@ class Overview:
                 ((("code", code.value),), n) for code, n in sorted(http.refused.items())
             ],
             "forwardpass_other_requests_total": [
-                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.data_plane.outside.items())
+                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.inference.outside.items())
             ],
             "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
         }

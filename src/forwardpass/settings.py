@@ -27,6 +27,16 @@ class Data:
     hosts: tuple[str, ...] = _option((), "Host names that are answered; empty: any")
     tls_certificate: str = _option("", "PEM file; with tls_key turns TLS on")
     tls_key: str = _option("", "PEM file of the certificate's key")
+    pipeline: str = _option("", "who answers requests that name no pipeline; empty: the only one that is served")
+    model_control: bool = _option(False, "V2's model repository and logging requests, for clients of the data plane")
+
+
+@dataclass(frozen=True, slots=True)
+class Grpc:
+    """V2 over gRPC, on a port of its own beside the data plane; host, certificate and limits are the data plane's."""
+
+    serve: str = _option("auto", "on | off | auto: when grpcio is installed")
+    port: int = _option(8001, "port; 0 takes a free one", low=0, high=65535)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class Admin:
     """The admin plane: status, metrics, receipts, load and unload; a listener of its own."""
 
     host: str = _option("127.0.0.1", "address to listen on; only loopback until there is authentication")
-    port: int = _option(8001, "port; 0 takes a free one", low=0, high=65535)
+    port: int = _option(8002, "port; 0 takes a free one", low=0, high=65535)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class Settings:
     """All of it. ``data_folder`` and ``threads`` are resolved here so that nobody else guesses."""
 
     data: Data = field(default_factory=Data)
+    grpc: Grpc = field(default_factory=Grpc)
     admin: Admin = field(default_factory=Admin)
     limits: Limits = field(default_factory=Limits)
     run: Run = field(default_factory=Run)
@@ -85,7 +96,7 @@ class Settings:
         return self.run.threads or len(os.sched_getaffinity(0))
 
 
-SECTIONS: dict[str, type[Any]] = {"data": Data, "admin": Admin, "limits": Limits, "run": Run}
+SECTIONS: dict[str, type[Any]] = {"data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "run": Run}
 
 
 def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
@@ -149,7 +160,7 @@ def _value(hint: Any, value: Any) -> Any:
         return float(value)
     if hint is int and type(value) is int:
         return value
-    if hint is str and type(value) is str:
+    if hint in (str, bool) and type(value) is hint:
         return value
     if hint == tuple[str, ...] and isinstance(value, (list, tuple)) and all(type(part) is str for part in value):
         return tuple(value)
@@ -157,7 +168,7 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def _name(hint: Any) -> str:
-    return {float: "a number", int: "an integer", str: "a string"}.get(hint, "a list of strings")
+    return {float: "a number", int: "an integer", str: "a string", bool: "true or false"}.get(hint, "a list of strings")
 
 
 def _impossible(file: str, settings: Settings) -> list[Problem]:
@@ -170,6 +181,8 @@ def _impossible(file: str, settings: Settings) -> list[Problem]:
         problems.append(
             Problem(file, "data.tls_certificate", "only one of tls_certificate and tls_key is set", "set both")
         )
+    if settings.grpc.serve not in ("auto", "on", "off"):
+        problems.append(Problem(file, "grpc.serve", f"found {settings.grpc.serve!r}", "auto, on or off"))
     if settings.run.versions not in ("latest", "all"):
         problems.append(Problem(file, "run.versions", f"found {settings.run.versions!r}", "latest or all"))
     if settings.run.log not in ("json", "text"):

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.ingress.admin import AdminPlane
-from forwardpass.ingress.routes import ROUTES
+from forwardpass.ingress.route_table import ROUTES
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 
@@ -52,7 +52,7 @@ def operator() -> Operator:
 @pytest.fixture
 def client(operator: Operator) -> TestClient:
     plane = AdminPlane(operator, Receipts(), Metrics())
-    return TestClient(plane.application(), base_url="http://127.0.0.1:8001")
+    return TestClient(plane.application(), base_url="http://127.0.0.1:8002")
 
 
 def test_every_route_of_the_table_is_served_and_no_other(client: TestClient) -> None:

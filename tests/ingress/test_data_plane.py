@@ -4,8 +4,12 @@ import asyncio
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.pipeline import Pipeline, Step, Version
-from forwardpass.ingress.data_plane import OFF_LOOP_BYTES_MIN, DataPlane
+from forwardpass.ingress.data_plane import DataPlane
+from forwardpass.ingress.dialects.table import DIALECTS
+from forwardpass.ingress.endpoints.description import Description
+from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN, Inference
 from forwardpass.ingress.message import HttpRequest
+from forwardpass.ingress.route_table import routes_of
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.handle import Handle
@@ -22,7 +26,7 @@ def post(path: str, body: bytes) -> HttpRequest:
 
 def test_a_version_is_in_use_while_a_body_for_it_is_decoded_in_a_thread() -> None:
     async def run() -> None:
-        plane, variant = serving()
+        plane, variant, _ = serving()
         asking = asyncio.create_task(plane.respond(post("/predict/p", b" " * OFF_LOOP_BYTES_MIN)))
         await asyncio.sleep(0)
         assert variant.running == 1
@@ -34,20 +38,20 @@ def test_a_version_is_in_use_while_a_body_for_it_is_decoded_in_a_thread() -> Non
 
 def test_requests_that_reach_no_pipeline_are_counted_by_how_they_ended() -> None:
     async def run() -> None:
-        plane, _ = serving()
+        plane, _, inference = serving()
         for path in ("/predict/p", "/predict/other", "/nowhere", "/v2/health/live"):
             await plane.respond(post(path, b"{"))
         live = post("/v2/health/live", b"")
         live.method = b"GET"
         await plane.respond(live)
-        assert plane.outside == {
+        assert inference.outside == {
             "json_invalid": 1, "pipeline_not_found": 1, "route_not_found": 1, "method_not_allowed": 1, "ok": 1,
         }  # fmt: skip
 
     asyncio.run(run())
 
 
-def serving() -> tuple[DataPlane, Variant]:
+def serving() -> tuple[DataPlane, Variant, Inference]:
     """A version that is routed; what its workers would answer is never asked."""
     routes = Routes()
     variant = Variant(VERSION, threads=1, clock=monotonic_s)
@@ -55,4 +59,6 @@ def serving() -> tuple[DataPlane, Variant]:
     variant.stage = Stage.READY
     routes.refresh("p")
     handle = Handle(routes, 30.0, monotonic_s, receipts=Receipts(), metrics=Metrics())
-    return DataPlane(handle, lambda: "", "0", monotonic_s), variant
+    inference = Inference(handle, monotonic_s)
+    endpoints = Description(inference, lambda: "", "0").endpoints()
+    return DataPlane(inference, routes_of("data"), DIALECTS, endpoints), variant, inference

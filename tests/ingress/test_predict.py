@@ -108,22 +108,10 @@ def test_ten_thousand_records_are_allowed() -> None:
     assert call({"instances": [{"text": "a"}] * 10_000}).rows == 10_000
 
 
-def test_headers_and_query_set_the_request() -> None:
-    request = call({"text": "a"}, query="receipt=full", x_request_deadline_ms="1500", x_request_priority="9")
-    assert (request.deadline_s, request.priority, request.receipt) == (1.5, 9, True)
-    request = call({"text": "a"})
-    assert (request.deadline_s, request.priority, request.receipt, request.id) == (None, 0, False, "id-1")
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", "300001", "", "1e3", "99999999999", "\xb2"])
-def test_a_deadline_out_of_bounds_is_refused(value: str) -> None:
-    failure = refused({"text": "a"}, x_request_deadline_ms=value)
-    assert (failure.code, failure.field) == (Code.OUT_OF_RANGE, "X-Request-Deadline-Ms")
-
-
-@pytest.mark.parametrize("value", ["0", "10", "high"])
-def test_a_priority_out_of_bounds_is_refused(value: str) -> None:
-    assert refused({"text": "a"}, x_request_priority=value).field == "X-Request-Priority"
+def test_the_query_asks_for_a_receipt() -> None:
+    request = call({"text": "a"}, query="receipt=full")
+    assert (request.receipt, request.deadline_s, request.priority, request.id) == (True, None, 0, "id-1")
+    assert not call({"text": "a"}).receipt
 
 
 @pytest.mark.parametrize("query", ["receipt=short", "recipt=full", "x=1", "receipt"])

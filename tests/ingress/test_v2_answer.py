@@ -165,7 +165,7 @@ def test_health_bodies_serve_every_client() -> None:
 
 def test_metadata_lists_only_what_works() -> None:
     extensions = ["binary_tensor_data", "parameters", "schedule_policy", "sequence", "sequence(string_id)"]
-    assert body(v2_metadata.server_metadata("1.2")) == {
+    assert body(v2_metadata.server_metadata("1.2", extensions)) == {
         "name": "forwardpass",
         "version": "1.2",
         "extensions": extensions,

@@ -24,6 +24,7 @@ class Part(msgspec.Struct):
     notes: Sequence[Note]
     failure: Failure | None = None
     batch: BatchReport | None = None  # set when it is delivered
+    tokens: int = 0  # that tokenizers made of the rows that succeeded
 
 
 class Ticket:

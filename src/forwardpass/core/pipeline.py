@@ -162,6 +162,7 @@ class Field:
     category; None = missing), list of str (texts), bytes (bytes, image, audio), plain JSON values (json).
 
     ``given``: the caller sent these very values, so one that a step cannot use is refused, and is no failure of ours.
+    ``ids``: a text's rows may hold ``TokenIds`` too.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Field:
     shape: tuple[int, ...] = ()
     kind: FieldKind = "tensor"
     given: bool = field(default=False, compare=False)
+    ids: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class Signature:
     outputs: tuple[Field, ...]
     batched: bool = True  # False: the model does not take any number of rows; requests run as they were sent
     fixed_rows: int | None = None  # what it takes instead, if it says
+    token_inputs: frozenset[str] = frozenset()  # texts that may come as ids of the tokenizer's own tokens
 
     @property
     def leading(self) -> tuple[int, ...]:
@@ -208,7 +211,10 @@ class Signature:
         columns: list[Field] = []
         for given in self.inputs:
             match given.type:
-                case "text" | "texts" | "bytes" | "image" | "audio":
+                case "text":
+                    ids = given.name in self.token_inputs
+                    columns.append(Field(given.name, "BYTES", (), "text", given=True, ids=ids))
+                case "texts" | "bytes" | "image" | "audio":
                     columns.append(Field(given.name, "BYTES", (), given.type, given=True))
                 case "number":
                     columns.append(Field(given.name, "FP64", (), "number", given=True))

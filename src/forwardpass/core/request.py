@@ -21,6 +21,16 @@ class Turn(msgspec.Struct, frozen=True):
     end: bool = False
 
 
+class Trace(msgspec.Struct, frozen=True):
+    """The trace a caller says a request belongs to (W3C Trace Context); ids in hex."""
+
+    id: str
+    parent: str  # the caller's span
+    span: str  # ours
+    flags: str = "00"
+    state: str = ""  # "tracestate", for whom we call in turn
+
+
 class Request(msgspec.Struct):
     """``rows`` rows, one tensor per column of the signature (in its order), each with ``rows`` as its first axis."""
 
@@ -40,6 +50,7 @@ class Request(msgspec.Struct):
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
     sequence: Turn | None = None
+    trace: Trace | None = None
     begun: int = 0  # which start of its sequence it counts for, once it has run
 
 
@@ -61,3 +72,4 @@ class Answer(msgspec.Struct):
     failures: Mapping[int, Failure]
     notes: Sequence[Note]
     receipt: dict[str, Any] | None = None
+    tokens: int = 0  # that tokenizers made of the rows that succeeded, special ones counted, padding not

@@ -56,7 +56,7 @@ def bind(wanted: Field, mapped: Mapping[str, str], known: FieldMap, own_code: bo
     if alone and wanted.name not in mapped and not (source in known and _takes(wanted, known[source], own_code)):
         for field in reversed(list(known.values())):
             if _takes(wanted, field, own_code):
-                return Bound(wanted, field.name, field.kind == "ragged")
+                return Bound(wanted, known[field.name].name, field.kind == "ragged")
     if source not in known:
         advice = f'{there}; say which with inputs = {{ {wanted.name} = "field" }}'
         raise invalid(

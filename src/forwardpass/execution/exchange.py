@@ -56,9 +56,11 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
 
 def _check_rows(meta: PartMeta, rows: int) -> None:
     if meta.failure is not None:
-        if meta.rows or meta.failures or meta.notes:
+        if meta.rows or meta.failures or meta.notes or meta.tokens:
             raise WireError("rows of an item that failed as a whole")
         return
+    if meta.tokens < 0:
+        raise WireError("a negative number of tokens")
     if meta.rows + len(meta.failures) != rows:
         raise WireError("another number of rows than the item has")
     if meta.failures or meta.notes:
@@ -100,13 +102,13 @@ def _cut(
 
 def _part(meta: PartMeta, outputs: Sequence[Tensor], item: Item) -> Part:
     if not meta.failures and not meta.notes and meta.failure is None:
-        return Part(meta.rows, outputs, NO_FAILURES, ())
+        return Part(meta.rows, outputs, NO_FAILURES, (), tokens=meta.tokens)
     if meta.failure is not None and item.ticket.several:  # rows of a request that was cut do not depend on each other
         return Part(0, outputs, dict.fromkeys(range(item.rows), failure_of(*meta.failure)), ())
     failures = {row: failure_of(code, text, detail, field) for row, code, text, detail, field in meta.failures}
     notes = [Note(row, name, value) for row, name, value in meta.notes]
     whole = None if meta.failure is None else failure_of(*meta.failure)
-    return Part(meta.rows, outputs, failures, notes, whole)
+    return Part(meta.rows, outputs, failures, notes, whole, tokens=meta.tokens)
 
 
 def failure_of(code: str, text: str, detail: str, field: str) -> Failure:

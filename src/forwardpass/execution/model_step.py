@@ -126,6 +126,9 @@ class ModelStep:
         self.place = context.place
         return _runner(self, bound, {graph.name: field for graph, field in made})
 
+    def takes_token_ids(self, options: Options) -> bool:
+        return False
+
     @property
     def loaded(self) -> Model:
         """The model, once it has been loaded."""

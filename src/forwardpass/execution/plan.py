@@ -16,9 +16,10 @@ from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.execution.answers import check, no_rows
 from forwardpass.execution.model import Model
 from forwardpass.execution.model_step import ModelStep
+from forwardpass.execution.token_inputs import Readers
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.kind import FILE
-from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind
+from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind, Watched
 from forwardpass.steps.rules.verdicts import prepare as apply_rules
 from forwardpass.steps.rules.verdicts import withhold
 
@@ -116,8 +117,8 @@ def build(
         for model, found in zip(models.values(), settings or (), strict=settings is not None):
             model.known = found
         inputs = definition.inputs or _graph_inputs(definition, models)
-        stages, outputs = _walk(definition, steps, inputs, context)
-        return _plan(definition, models, inputs, outputs, stages)
+        walked = _walk(definition, steps, inputs, context)
+        return _plan(definition, models, inputs, walked)
     except BaseException:
         for model in models.values():
             model.close()
@@ -141,11 +142,18 @@ def _graph_inputs(definition: Pipeline, models: Mapping[int, ModelStep]) -> tupl
     raise Misconfigured(Code.DEFINITION_INVALID, (Problem(FILE, "inputs", "none", text),))
 
 
-def _walk(
-    definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context
-) -> tuple[list[Stage], tuple[Field, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    stages: Sequence[Stage]
+    outputs: tuple[Field, ...]
+    token_inputs: frozenset[str]
+
+
+def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context) -> _Walked:
     """Every step prepared with the fields known at its place, and the pipeline's outputs."""
-    known = {column.name: column for column in Signature(inputs, ()).columns}
+    columns = Signature(inputs, ()).columns
+    known = {column.name: column for column in columns}
+    readers = Readers(columns)
     outside: list[dict[str, Field]] = []  # the fields of the rows whose elements are worked on
     stages: list[Stage] = []
     last: Sequence[Field] = ()
@@ -153,8 +161,10 @@ def _walk(
         with _at(index):
             if kind.level < 0 and not outside:
                 raise Misconfigured(Code.DEFINITION_INVALID, (Problem(FILE, "use", step.use, NOTHING_TO_FOLD),))
-            made = kind.fields(step.options, known)
-            run = kind.prepare(step.options, known, replace(context, place=f"steps[{index}]"))
+            watched = Watched(known)
+            made = kind.fields(step.options, watched)
+            run = kind.prepare(step.options, watched, replace(context, place=f"steps[{index}]"))
+            readers.read(watched, takes_ids=kind.takes_token_ids(step.options))
         stages.append(Stage(run, len(outside), kind.level < 0))
         if kind.level > 0:
             outside.append(known)
@@ -170,8 +180,10 @@ def _walk(
         raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
     outputs = _outputs(definition, known, last)
     if definition.rules:
-        stages.append(Stage(apply_rules(definition, known, outputs), 0, False))
-    return stages, outputs
+        watched = Watched(known)
+        stages.append(Stage(apply_rules(definition, watched, outputs), 0, False))
+        readers.read(watched, takes_ids=False)
+    return _Walked(stages, outputs, readers.token_inputs(outputs))
 
 
 def _outputs(definition: Pipeline, known: Mapping[str, Field], last: Sequence[Field]) -> tuple[Field, ...]:
@@ -199,16 +211,16 @@ def _plan(
     definition: Pipeline,
     models: Mapping[int, ModelStep],
     inputs: tuple[Input, ...],
-    outputs: tuple[Field, ...],
-    stages: Sequence[Stage],
+    walked: _Walked,
 ) -> Plan:
+    stages = walked.stages
     first, behind = (min(models), max(models) + 1) if models else (len(stages), len(stages))
     outside = [index for index in models if not stages[index].depth]  # elements are never a caller's rows
     batched = all(models[index].loaded.signature.batched for index in outside)
     fixed = _fixed_rows(models, outside)
     return Plan(
         definition=definition,
-        signature=Signature(inputs, outputs, batched, fixed),
+        signature=Signature(inputs, walked.outputs, batched, fixed, walked.token_inputs),
         platform=next((model.platform for model in models.values()), "forwardpass"),
         warnings=[f"steps[{index}]: {text}" for index, model in models.items() for text in model.warnings],
         settings=[model.settings for model in models.values()],

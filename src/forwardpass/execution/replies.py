@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import ENCODED, Field, Padding
 from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, pack_bytes, unpack_bytes, unpack_texts
+from forwardpass.core.tokens import TokenIds, holds_token_ids, unpack_token_ids
 from forwardpass.execution.answers import no_rows
 from forwardpass.execution.padding import cut, pad, padded_length
 from forwardpass.execution.wire import ANSWER_BYTES_MAX, OutputMeta, PartMeta, Run, WireError, split
@@ -148,7 +149,8 @@ def joined_rows(replies: Sequence[Reply | Failure], fields: Sequence[Field]) -> 
         buffers.append(b"".join([reply.buffers[index] for reply in there]))
         same = shapes[:1] if shapes.count(shapes[0]) == len(shapes) else shapes
         metas.append(OutputMeta(field.name, field.datatype, [same], [len(buffers[-1])]))
-    return Reply([PartMeta(len(there), failures, notes)], metas, buffers)
+    tokens = sum(reply.parts[0].tokens for reply in there)
+    return Reply([PartMeta(len(there), failures, notes, tokens=tokens)], metas, buffers)
 
 
 def _told(failure: Failure) -> tuple[str, str, str, str]:
@@ -156,8 +158,8 @@ def _told(failure: Failure) -> tuple[str, str, str, str]:
 
 
 def _parts(batch: Batch, rows: Sequence[int]) -> list[PartMeta]:
-    """Per item the rows that are alive, the failures and the notes."""
-    if not batch.failures and not batch.notes:
+    """Per item the rows that are alive, the failures, the notes and the tokens."""
+    if not batch.failures and not batch.notes and not batch.tokens:
         return [PartMeta(count, [], []) for count in rows]
     parts: list[PartMeta] = []
     for start, end in pairwise(accumulate(rows, initial=0)):
@@ -167,7 +169,9 @@ def _parts(batch: Batch, rows: Sequence[int]) -> list[PartMeta]:
             if start <= place < end
         ]
         notes = [(place - start, name, value) for place, name, value in batch.notes if start <= place < end]
-        parts.append(PartMeta(end - start - len(failures), failures, notes))
+        alive = [place for place in range(start, end) if place not in batch.failures]
+        tokens = sum([batch.tokens.get(place, 0) for place in alive])
+        parts.append(PartMeta(len(alive), failures, notes, tokens=tokens))
     return parts
 
 
@@ -179,7 +183,15 @@ def _column(field: Field, buffer: memoryview, rows: int, shape: Shape) -> Column
         return text_column(raw)
     if field.kind == "texts":
         return object_column([None if element is None else unpack_texts(element) for element in raw])
+    if field.ids and any(element is not None and holds_token_ids(element) for element in raw):
+        return object_column([_text_or_ids(element) for element in raw])
     return text_column([None if element is None else element.decode() for element in raw]).reshape(rows, *shape)
+
+
+def _text_or_ids(element: bytes | None) -> str | TokenIds | None:
+    if element is None:
+        return None
+    return unpack_token_ids(element) if holds_token_ids(element) else element.decode()
 
 
 def _stacked(field: Field, piece: Column) -> Column:

@@ -108,6 +108,7 @@ class PartMeta(msgspec.Struct, array_like=True, frozen=True):
     failures: list[tuple[int, str, str, str, str]]
     notes: list[tuple[int, str, dict[str, Any]]]
     failure: tuple[str, str, str, str] | None = None  # the item as a whole
+    tokens: int = 0  # that were made of the rows that succeeded
 
 
 class OutputMeta(msgspec.Struct, array_like=True, frozen=True):

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.ingress.routes import ROUTES
-from forwardpass.ingress.status import STATUSES
+from forwardpass.ingress.route_table import routes_of
+from forwardpass.ingress.status import STATUSES, problem_body
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts, receipt
 
@@ -54,8 +54,7 @@ class AdminPlane:
     def application(self) -> Starlette:
         routes = [
             Route(route.pattern, self._guarded(getattr(self, f"_{route.endpoint}")), methods=[route.method.decode()])
-            for route in ROUTES
-            if route.plane == "admin"
+            for route in routes_of("admin")
         ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"], www_redirect=False)
         return Starlette(routes=routes, middleware=[hosts], exception_handlers={404: _not_found, 405: _not_allowed})
@@ -112,12 +111,7 @@ def problem(failure: Failure) -> Response:
     headers = {"X-Error-Code": failure.code.value}
     if failure.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(failure.retry_after_s)))
-    body = {
-        "type": f"urn:forwardpass:{failure.code}",
-        "title": failure.code.value,
-        "status": status,
-        "detail": failure.text,
-    }
+    body = problem_body(failure, status)
     return Response(json.dumps(body), status, headers, "application/problem+json")
 
 

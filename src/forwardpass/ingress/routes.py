@@ -1,16 +1,22 @@
-"""Every route of both planes, in one closed table (FAULTS R1): nothing is served that is not a line here.
+"""The kinds of routes and how a path finds its own. What is served is listed in ``route_table``, and nowhere else.
 
-A pattern's ``{name}`` matches one path segment. ``/versions/{version}`` forms are lines of their own, so that the table
-can be walked by tests and printed by ``forwardpass routes``.
+A pattern's ``{name}`` matches one path segment, or what stands before a fixed ending of one (``{pipeline}:predict``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from forwardpass.core.errors import Code, Refused, show
 
 Plane = Literal["data", "admin"]
+Protocol = Literal["http", "grpc"]
+Family = Literal["predict", "v2", "openai", "cohere", "tei", "mlflow", "problem"]
+"""Whose clients ask, and so the shape of an error."""
+Body = Literal["none", "small", "large"]
+"""What a route takes: no body, one of SMALL_BODY_BYTES_MAX, one of limits.body_bytes_max."""
+
+SMALL_BODY_BYTES_MAX = 64 * 1024
 KNOWN_MAX = 1024
 KNOWN_CHARACTERS_MAX = 256
 """Paths that matched are remembered, up to these bounds: a server is asked for the same few all day."""
@@ -18,54 +24,22 @@ KNOWN_CHARACTERS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``scope`` is what a caller's key must allow once there are keys; ``endpoint`` names the function."""
+    """One line of the table. ``scope`` is what a caller's key must allow once there are keys.
+
+    ``endpoint`` names who answers; ``needs`` the setting without which it is refused. The pattern of a gRPC route is
+    its full method name.
+    """
 
     method: bytes
     pattern: str
     endpoint: str
     scope: str
-    plane: Plane
     summary: str
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(b"POST", "/v2/models/{pipeline}/infer", "v2_infer", "infer", "data", "V2 inference"),
-    Route(b"POST", "/v2/models/{pipeline}/versions/{version}/infer", "v2_infer", "infer", "data", "V2 inference"),
-    Route(b"POST", "/predict/{pipeline}", "predict", "infer", "data", "one record or many, as plain JSON or raw bytes"),
-    Route(b"POST", "/predict/{pipeline}/{version}", "predict", "infer", "data", "the same, of one version"),
-    Route(b"DELETE", "/predict/{pipeline}", "end_sequence", "infer", "data", "end the sequence X-Sequence-Id names"),
-    Route(b"DELETE", "/predict/{pipeline}/{version}", "end_sequence", "infer", "data", "the same, of one version"),
-    Route(b"GET", "/v2/health/live", "live", "open", "data", "the process runs"),
-    Route(b"GET", "/v2/health/ready", "ready", "open", "data", "every pipeline answers"),
-    Route(b"GET", "/v2", "server_metadata", "read", "data", "name, version, extensions"),
-    Route(b"GET", "/v2/", "server_metadata", "read", "data", "name, version, extensions"),
-    Route(b"GET", "/v2/models", "models", "read", "data", "names of the pipelines"),
-    Route(b"GET", "/v2/models/{pipeline}", "model_metadata", "read", "data", "inputs and outputs"),
-    Route(b"GET", "/v2/models/{pipeline}/versions/{version}", "model_metadata", "read", "data", "inputs and outputs"),
-    Route(b"GET", "/v2/models/{pipeline}/ready", "model_ready", "read", "data", "this pipeline answers"),
-    Route(
-        b"GET", "/v2/models/{pipeline}/versions/{version}/ready", "model_ready", "read", "data", "this version answers"
-    ),
-    Route(b"GET", "/v2/models/{pipeline}/batches", "batches", "read", "data", "why the last batches had their size"),
-    Route(
-        b"GET",
-        "/v2/models/{pipeline}/versions/{version}/batches",
-        "batches",
-        "read",
-        "data",
-        "the same, of one version",
-    ),
-    Route(b"GET", "/live", "live", "open", "admin", "the process runs"),
-    Route(b"GET", "/ready", "ready", "open", "admin", "every pipeline answers; else why not"),
-    Route(b"GET", "/status", "status", "admin", "admin", "versions, workers, queues, refusals"),
-    Route(b"GET", "/metrics", "metrics", "admin", "admin", "Prometheus text format"),
-    Route(b"GET", "/config", "config", "admin", "admin", "the settings in force"),
-    Route(b"GET", "/receipts/{id}", "receipt", "receipts", "admin", "what is known of one request"),
-    Route(
-        b"POST", "/pipelines/{pipeline}/versions/{version}/load", "load", "admin", "admin", "load from the repository"
-    ),
-    Route(b"POST", "/pipelines/{pipeline}/versions/{version}/unload", "unload", "admin", "admin", "drain, then unload"),
-)
+    plane: Plane = "data"
+    family: Family = "v2"
+    body: Body = "none"
+    needs: str = ""
+    protocol: Protocol = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +51,32 @@ class Match:
 
     @property
     def pipeline(self) -> str:
-        return self.values["pipeline"]
+        """Empty where the path names none."""
+        return self.values.get("pipeline", "")
 
     @property
     def number(self) -> int | None:
         """The version asked for. Raises Refused version_not_found for what cannot be one."""
         text = self.values.get("version")
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            raise Refused(Code.VERSION_NOT_FOUND, f'"{show(text)}" is not a version; versions are numbers')
-        return int(text)
+        return None if text is None else version_number(text)
+
+
+def version_number(text: str) -> int:
+    """Raises Refused version_not_found for what cannot be one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise Refused(Code.VERSION_NOT_FOUND, f'"{show(text)}" is not a version; versions are numbers')
+    return int(text)
 
 
 class Table:
-    """The routes of one plane, by number of segments."""
+    """Routes over HTTP, by number of segments."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
         self._known: dict[tuple[bytes, str], Match] = {}
-        for route in ROUTES:
-            if route.plane == plane:
-                segments = route.pattern.split("/")
-                self._by_length.setdefault(len(segments), []).append((segments, route))
+        for route in routes:
+            segments = route.pattern.split("/")
+            self._by_length.setdefault(len(segments), []).append((segments, route))
 
     def match(self, method: bytes, path: str) -> Match | Sequence[bytes]:
         """The route, or the methods that are allowed there; none: no such path. HEAD is served as GET."""
@@ -127,7 +104,11 @@ def _values(segments: Sequence[str], given: Sequence[str]) -> dict[str, str] | N
     for segment, part in zip(segments, given, strict=True):
         if segment == part:
             continue
-        if not segment.startswith("{") or not part:
+        if not segment.startswith("{"):
             return None
-        values[segment[1:-1]] = part
+        name, _, ending = segment[1:].partition("}")
+        value = part.removesuffix(ending) if ending and part.endswith(ending) else "" if ending else part
+        if not value:
+            return None
+        values[name] = value
     return values

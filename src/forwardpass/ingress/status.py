@@ -1,14 +1,12 @@
 """Which HTTP status each error code becomes, and the body an error has in each dialect: known here and nowhere else."""
 
 import math
-from typing import Literal
 
 import orjson
 
 from forwardpass.core.errors import Code, Failure
 from forwardpass.ingress.message import HttpAnswer
-
-Dialect = Literal["v2", "predict"]
+from forwardpass.ingress.routes import Family
 
 _CODES: dict[int, tuple[Code, ...]] = {
     400: (
@@ -53,20 +51,80 @@ _CODES: dict[int, tuple[Code, ...]] = {
 
 STATUSES: dict[Code, int] = {code: status for status, codes in _CODES.items() for code in codes}
 
+_GRPC: dict[int, int] = {
+    400: 3, 403: 7, 404: 5, 405: 12, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 431: 8,
+    499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
+}  # fmt: skip
+"""HTTP status -> gRPC's: 1 cancelled, 3 invalid argument, 4 deadline exceeded, 5 not found, 7 permission denied,
+8 resource exhausted, 9 failed precondition, 12 unimplemented, 13 internal, 14 unavailable."""
 
-def error_answer(failure: Failure, dialect: Dialect, request_id: str) -> HttpAnswer:
-    """The answer that tells a client of a failure, in the shape its dialect's clients read."""
+GRPC_STATUSES: dict[Code, int] = {code: _GRPC[status] for code, status in STATUSES.items()}
+
+
+def error_answer(failure: Failure, family: Family, request_id: str) -> HttpAnswer:
+    """The answer that tells a client of a failure, in the shape that clients of its family read."""
     status = STATUSES[failure.code]
-    if dialect == "v2":  # its clients want a string under "error"
-        body: dict[str, object] = {"error": failure.text, "code": failure.code, "request_id": request_id}
-    else:
-        body = {"error": {**error_body(failure), "request_id": request_id}}
     headers = [(b"X-Request-Id", request_id.encode()), (b"X-Error-Code", failure.code.encode())]
     if failure.retry_after_s is not None or status in (429, 503):
-        headers.append((b"Retry-After", b"%d" % max(1, math.ceil(failure.retry_after_s or 1))))
-    return HttpAnswer(status, orjson.dumps(body), headers=headers)
+        wait_s = failure.retry_after_s or 1.0
+        headers.append((b"Retry-After", b"%d" % max(1, math.ceil(wait_s))))
+        if family == "openai":
+            headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(wait_s * 1000))))
+    elif family == "openai" and (status >= 500 or status in (408, 409)):
+        headers.append((b"x-should-retry", b"false"))  # else its client asks again, for the same outcome
+    body = orjson.dumps(_body(failure, family, status, request_id))
+    kind = b"application/problem+json" if family == "problem" else b"application/json"
+    return HttpAnswer(status, body, kind, headers)
 
 
 def error_body(failure: Failure) -> dict[str, object]:
     """What the predict dialect says of a failure, of a whole request or of one of its rows."""
     return {"code": failure.code, "message": failure.text, "field": failure.field}
+
+
+def problem_body(failure: Failure, status: int) -> dict[str, object]:
+    """Problem details (RFC 9457)."""
+    return {
+        "type": f"urn:forwardpass:{failure.code}",
+        "title": failure.code,
+        "status": status,
+        "detail": failure.text,
+    }
+
+
+def _body(failure: Failure, family: Family, status: int, request_id: str) -> dict[str, object]:
+    match family:
+        case "v2":  # its clients want a string under "error"
+            return {"error": failure.text, "code": failure.code, "request_id": request_id}
+        case "openai":
+            return {"error": _openai_error(failure, status)}
+        case "cohere":
+            return {"message": failure.text, "id": request_id, "error": _openai_error(failure, status)}
+        case "tei":
+            return {"error": failure.text, "error_type": _tei_type(status), "code": failure.code}
+        case "mlflow":
+            return {"error_code": _mlflow_code(status), "message": failure.text, "code": failure.code}
+        case "problem":
+            return problem_body(failure, status)
+        case "predict":
+            return {"error": {**error_body(failure), "request_id": request_id}}
+
+
+def _openai_error(failure: Failure, status: int) -> dict[str, object]:
+    """``type`` and ``code`` in OpenAI's words where it has some."""
+    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    code = "model_not_found" if failure.code is Code.PIPELINE_NOT_FOUND else failure.code.value
+    return {"message": failure.text, "type": kind, "param": failure.field.strip("/") or None, "code": code}
+
+
+def _tei_type(status: int) -> str:
+    return {422: "tokenizer", 429: "overloaded", 503: "overloaded"}.get(
+        status, "validation" if status < 500 else "backend"
+    )
+
+
+def _mlflow_code(status: int) -> str:
+    names = {400: "BAD_REQUEST", 404: "ENDPOINT_NOT_FOUND", 429: "REQUEST_LIMIT_EXCEEDED", 501: "NOT_IMPLEMENTED"}
+    waiting = {503: "TEMPORARILY_UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+    return {**names, **waiting}.get(status, "INTERNAL_ERROR" if status >= 500 else "INVALID_PARAMETER_VALUE")

@@ -62,15 +62,20 @@ def decode(text: bytes, limits: JsonLimits = LIMITS) -> object:
     return value
 
 
+def check_size(text: bytes, limits: JsonLimits = LIMITS) -> None:
+    """Raises Refused body_too_large."""
+    if len(text) > limits.text_bytes_max:
+        raise Refused(
+            Code.BODY_TOO_LARGE, f"JSON text has {len(text)} bytes; at most {limits.text_bytes_max} are allowed"
+        )
+
+
 def count_keys(text: bytes, limits: JsonLimits = LIMITS) -> int:
     """No fewer than the keys the text writes. Raises Refused past the size or key limit, before anything is parsed.
 
     A typed decoder that got as many keys as this says met no key twice; with fewer only ``decode`` can tell.
     """
-    if len(text) > limits.text_bytes_max:
-        raise Refused(
-            Code.BODY_TOO_LARGE, f"JSON text has {len(text)} bytes; at most {limits.text_bytes_max} are allowed"
-        )
+    check_size(text, limits)
     colons = text.count(b":")
     if colons > limits.keys_max:
         colons = _without_strings(text).count(b":")

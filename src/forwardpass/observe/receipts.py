@@ -36,6 +36,8 @@ class Record(msgspec.Struct):
     outcome: str
     notes_left_out: int = 0
     batches_left_out: int = 0
+    tokens: int = 0  # that tokenizers made of the rows that succeeded
+    trace: str = ""  # id of the caller's trace
 
     def __post_init__(self) -> None:
         if len(self.notes) > NOTES_MAX:
@@ -59,9 +61,11 @@ def receipt(record: Record) -> dict[str, Any]:
         "pipeline": record.version.pipeline,
         "version": record.version.number,
         "digest": record.version.digest,
+        **({"trace": record.trace} if record.trace else {}),
         "outcome": record.outcome,
         "rows": record.rows,
         "rows_failed": record.rows_failed,
+        **({"tokens": record.tokens} if record.tokens else {}),
         "timings_us": record.timeline.stages_us(),
         "batches": [
             {

@@ -1,14 +1,14 @@
 """Records of plain values to the tensors of a request, and an answer's tensors back to plain values.
 
 Used by the predict dialect, golden examples and the Python client; the V2 dialect names tensors itself but shares the
-bounds. Types are strict: "1" is not a number, true is not 1, 1.0 is not an integer.
+bounds. Types are strict: "1" is not a number, true is not 1, 1.0 is not an integer; only a dialect makes ``TokenIds``.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from math import nan, prod
+from math import ceil, nan, prod
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import ENCODED, Field, Input, Signature
 from forwardpass.core.request import Answer
 from forwardpass.core.tensor import ITEM_BYTES, NUMPY_NAMES, Tensor, byte_offsets, pack_bytes, pack_texts, unpack_bytes
+from forwardpass.core.tokens import ID_BYTES, TokenIds, pack_token_ids
 from forwardpass.pipeline.bounds import (
     FLOATS,
     At,
@@ -52,6 +53,8 @@ def encode(signature: Signature, records: Sequence[Record], *, root: str | None 
         values = [record.get(given.name) for record in records]
         if given.type == "record":
             tensors += _record(values, given, [f"{place}/{given.name}" for place in places])
+        elif given.name in signature.token_inputs and any(isinstance(value, TokenIds) for value in values):
+            tensors.append(_texts_or_ids(values, given, _namer(places, given.name)))
         else:
             tensors.append(_column(given.type, values, given, _namer(places, given.name)))
     return tensors, len(records)
@@ -189,6 +192,31 @@ def _column(kind: str, values: Sequence[object], given: Input, at: At) -> Tensor
     return Tensor("BYTES", (len(values),), pack_bytes(elements))
 
 
+def _texts_or_ids(values: Sequence[object], given: Input, at: At) -> Tensor:
+    elements = [_text_or_ids(value, given, at, row) for row, value in enumerate(values)]
+    return Tensor("BYTES", (len(values),), pack_bytes(elements))
+
+
+def _text_or_ids(value: object, given: Input, at: At, row: int) -> bytes | None:
+    if isinstance(value, TokenIds):
+        return _token_ids(value, given, at(row))
+    element = None if value is None else _text(value, at, row)
+    check_lengths([element], given, lambda _: at(row))
+    return element
+
+
+def _token_ids(value: TokenIds, given: Input, where: str) -> bytes:
+    """Within the input's bounds in bytes, of which each id counts as ID_BYTES."""
+    count, shortest, longest = len(value.ids), given.bytes_min or 0, given.longest
+    if longest is not None and count > longest // ID_BYTES:
+        text = f"has {count} token ids; at most {longest // ID_BYTES} are allowed"
+        raise refuse(Code.INPUT_TOO_LARGE, where, text)
+    if count * ID_BYTES < shortest:
+        text = f"has {count} token ids; at least {ceil(shortest / ID_BYTES)} are needed"
+        raise refuse(Code.OUT_OF_RANGE, where, text)
+    return pack_token_ids(value.ids, where)
+
+
 def _number(value: object, given: Input, at: At, row: int) -> float:
     if value is None and may_be_missing(given):
         return nan
@@ -323,5 +351,6 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (Mapping, "an object"),
     ((list, tuple), "a list"),
     (np.ndarray, "an array"),
+    (TokenIds, "token ids"),
     (type(None), "null"),
 )

@@ -133,7 +133,15 @@ class Handle:
         outputs = self._outputs(variant, request, parts)
         if len(parts) == 1:
             only = parts[0]
-            return Answer(variant.version, variant.signature, outputs, request.rows, only.failures, only.notes)
+            return Answer(
+                variant.version,
+                variant.signature,
+                outputs,
+                request.rows,
+                only.failures,
+                only.notes,
+                tokens=only.tokens,
+            )
         failures: dict[int, Failure] = {}
         notes: list[Note] = []
         start = 0
@@ -141,7 +149,8 @@ class Handle:
             failures.update({start + row: failure for row, failure in part.failures.items()})
             notes.extend(Note(start + note.row, note.name, note.value) for note in part.notes)
             start += part.rows + len(part.failures)
-        return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes)
+        tokens = sum([part.tokens for part in parts])
+        return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes, tokens=tokens)
 
     def _outputs(self, variant: Variant, request: Request, parts: Sequence[Part]) -> dict[str, Tensor]:
         tensors = parts[0].outputs
@@ -164,6 +173,8 @@ class Handle:
             [note for part in parts for note in part.notes],
             "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
             outcome,
+            tokens=sum([part.tokens for part in parts]),
+            trace=request.trace.id if request.trace is not None else "",
         )
         self._receipts.keep(record)
         self._metrics.observe(record)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from forwardpass.core.errors import Code, Failed, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Field, Options
 from forwardpass.steps.options import O, Trouble, did_you_mean, read
-from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared
+from forwardpass.steps.protocol import Batch, Context, FieldMap, Prepared, Watched
 
 FILE = "pipeline.toml"
 FLOATS = ("FP16", "FP32", "FP64")
@@ -23,7 +23,7 @@ class Kind(Generic[O]):
 
     ``make`` answers ``fields`` and ``load`` answers ``prepare``, both with options that were read and found right.
     ``fields`` also refuses two fields of one name, and a further field that would replace what the step reads.
-    ``together`` finds problems between options that are each right alone.
+    ``together`` finds problems between options that are each right alone; ``ids`` answers ``takes_token_ids``.
     """
 
     name: str
@@ -33,12 +33,13 @@ class Kind(Generic[O]):
     together: Callable[[O], list[Trouble]] = lambda _: []
     exportable: bool = False
     level: int = 0
+    ids: Callable[[O], bool] = lambda _: False
 
     def check(self, options: Options, folder: Path) -> Sequence[Trouble]:
         return self._read(options, folder)[1]
 
     def fields(self, options: Options, known: FieldMap) -> Sequence[Field]:
-        right, watched = self._right(options, None), _Watched(known)
+        right, watched = self._right(options, None), Watched(known)
         made = self.make(right, watched)
         named_by = {value: key for key, value in vars(right).items() if isinstance(value, str)}
         names: set[str] = set()
@@ -56,6 +57,9 @@ class Kind(Generic[O]):
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
         return self.load(self._right(options, context.folder), known, context)
 
+    def takes_token_ids(self, options: Options) -> bool:
+        return self.ids(self._right(options, None))
+
     def _read(self, options: Options, folder: Path | None) -> tuple[O | None, list[Trouble]]:
         values, troubles = read(self.options, options, folder)
         return (values, troubles) if values is None else (values, self.together(values))
@@ -65,18 +69,6 @@ class Kind(Generic[O]):
         if values is None or troubles:
             raise Misconfigured(Code.DEFINITION_INVALID, tuple(Problem(FILE, *trouble) for trouble in troubles))
         return values
-
-
-class _Watched(dict[str, Field]):
-    """The fields there are, and the names of those that were read."""
-
-    def __init__(self, known: FieldMap) -> None:
-        super().__init__(known)
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Field:
-        self.read.add(name)
-        return super().__getitem__(name)
 
 
 def _alike(made: Field, known: Field) -> bool:

@@ -51,6 +51,7 @@ class Batch:
     withheld: set[tuple[int, str]] = field(default_factory=set)  # (first place, output): floats that rules dropped
     sequences: dict[int, Slots] = field(default_factory=dict)  # by first place, of rows that continue a sequence
     ending: set[int] = field(default_factory=set)  # first places of those whose sequence ends with this request
+    tokens: dict[int, int] = field(default_factory=dict)  # by first place: how many a tokenizer made of the row
 
     def expand(self, counts: Sequence[int], columns: dict[str, Column]) -> None:
         """From now on row r is ``counts[r]`` rows, in order; ``columns`` holds all of them. Nothing else comes along."""
@@ -91,6 +92,11 @@ class Batch:
             places = self._element(row)
             value = {**value, "element": places[0] if len(places) == 1 else places}
         self.notes.append((self.origin[row], name, value))
+
+    def count_tokens(self, row: int, count: int) -> None:
+        """So many tokens more go to a model for current row ``row``: all that are no padding."""
+        origin = self.origin[row]
+        self.tokens[origin] = self.tokens.get(origin, 0) + count
 
     def _element(self, row: int) -> list[int]:
         places: list[int] = []
@@ -135,6 +141,29 @@ class Context:
     place: str = "steps[0]"  # of the step in its pipeline: the name of its slot in a sequence
 
 
+class Watched(dict[str, Field]):
+    """The fields there are. ``read`` are those that were taken, ``named`` those that were asked for, there or not.
+
+    Watching what is watched tells both. Only going through all of them, to list them, tells nothing.
+    """
+
+    def __init__(self, known: FieldMap) -> None:
+        super().__init__(known)
+        self.known = known
+        self.read: set[str] = set()
+        self.named: set[str] = set()
+
+    def __getitem__(self, name: str) -> Field:
+        self.read.add(name)
+        self.named.add(name)
+        return self.known[name]
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            self.named.add(name)
+        return name in self.known
+
+
 class StepKind(Protocol):
     """One kind of step; each lives in a small module of ``steps/`` and is listed in ``steps/catalogue.py``."""
 
@@ -152,7 +181,13 @@ class StepKind(Protocol):
         """
 
     def prepare(self, options: Options, known: FieldMap, context: Context) -> Prepared:
-        """Load what is needed (tokenizer, labels …) and return the function. Raises Misconfigured."""
+        """Load what is needed (tokenizer, labels …) and return the function. Raises Misconfigured.
+
+        It reads those columns only that were asked for in ``known``, here or by ``fields``.
+        """
+
+    def takes_token_ids(self, options: Options) -> bool:
+        """Whether the texts it reads may also be ``TokenIds``."""
 
 
 def object_column(values: Sequence[Any]) -> Column:

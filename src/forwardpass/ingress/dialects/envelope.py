@@ -1,15 +1,21 @@
 """What every inference request and answer carries outside its body, the same in each dialect."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Version
-from forwardpass.core.request import Turn
+from forwardpass.core.request import Request, Trace, Turn
+from forwardpass.ingress.message import HttpRequest
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
 DEADLINE_S_MAX = 300.0
+DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)
+PRIORITY_MAX = 9
+_TRACE_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
 
@@ -32,6 +38,63 @@ def _version_headers(pipeline: str, number: int, digest: str) -> tuple[tuple[byt
         (b"X-Pipeline-Version", b"%d" % number),
         (b"X-Pipeline-Digest", digest.encode()),
     )
+
+
+def apply_headers(request: Request, http: HttpRequest) -> None:
+    """Deadline and priority where headers give them, for every dialect. Of two deadlines the earlier one holds.
+
+    Raises Refused for a value that is out of bounds; a proxy's own timeout is never refused.
+    """
+    deadlines_s = [deadline_of_header(http), _proxy_deadline_s(http.headers), request.deadline_s]
+    request.deadline_s = min([given for given in deadlines_s if given is not None], default=None)
+    priority = _header(http, b"x-request-priority", PRIORITY_MAX)
+    if priority is not None:
+        request.priority = priority
+
+
+def deadline_of_header(http: HttpRequest) -> float | None:
+    """Seconds that X-Request-Deadline-Ms gives. Raises Refused out_of_range."""
+    deadline_ms = _header(http, b"x-request-deadline-ms", DEADLINE_MS_MAX)
+    return None if deadline_ms is None else deadline_ms / 1000
+
+
+def trace_of(headers: Mapping[bytes, bytes]) -> Trace | None:
+    """The trace that a caller's traceparent names, with a span of our own; None where it names none (W3C Trace Context).
+
+    Nothing is refused: what is malformed counts as absent.
+    """
+    given = headers.get(b"traceparent")
+    if given is None:
+        return None
+    found = _TRACE_PARENT.fullmatch(given)
+    if found is None or found[1] == b"ff" or (found[1] == b"00" and found[5]):
+        return None
+    trace, parent, flags = found[2].decode(), found[3].decode(), found[4].decode()
+    if not int(trace, 16) or not int(parent, 16):
+        return None
+    return Trace(trace, parent, random_id()[:16], flags, headers.get(b"tracestate", b"").decode("latin-1"))
+
+
+def trace_header(trace: Trace) -> tuple[bytes, bytes]:
+    """What an answer says of the trace it belongs to."""
+    return (b"traceparent", f"00-{trace.id}-{trace.span}-{trace.flags}".encode())
+
+
+def _proxy_deadline_s(headers: Mapping[bytes, bytes]) -> float | None:
+    """What an Envoy proxy in front gives the request; 0 is no limit."""
+    value = headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
+    timeout_ms = int(value) if value.isdigit() and len(value) <= 10 else 0
+    return timeout_ms / 1000 if timeout_ms else None
+
+
+def _header(http: HttpRequest, name: bytes, most: int) -> int | None:
+    value = http.headers.get(name)
+    if value is None:
+        return None
+    if not value.isdigit() or len(value) > 10 or not 1 <= int(value) <= most:
+        shown = name.decode().title()
+        raise Refused(Code.OUT_OF_RANGE, f"{shown} must be an integer from 1 to {most}", field=shown)
+    return int(value)
 
 
 def receipt_asked(query: str) -> bool:

@@ -10,7 +10,7 @@ from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialects import multipart
-from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, answer_headers, media_type, receipt_asked
+from forwardpass.ingress.dialects.envelope import answer_headers, deadline_of_header, media_type, receipt_asked
 from forwardpass.ingress.dialects.media_file import accepted_file
 from forwardpass.ingress.dialects.turns import end_of_headers, turn_of_headers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
@@ -20,8 +20,6 @@ from forwardpass.pipeline import fields
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
 INSTANCES_MAX = 10_000
-PRIORITY_MAX = 9
-DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)
 
 Record = Mapping[str, object]
 
@@ -35,8 +33,6 @@ def decode(
     a raw kind for the only bytes input.
     """
     receipt = receipt_asked(http.query)
-    deadline_s = _deadline_s(http)
-    priority = _header(http, b"x-request-priority", PRIORITY_MAX)
     records, single = _records(http, signature.inputs, limits)
     columns, rows = fields.encode(signature, records, root=None if single else "/instances")
     return Request(
@@ -44,8 +40,6 @@ def decode(
         columns,
         rows,
         timeline,
-        priority=priority or 0,
-        deadline_s=deadline_s,
         receipt=receipt,
         single=single,
         accept=_file_accepted(http),
@@ -62,7 +56,7 @@ def decode_end(http: HttpRequest, id: str, timeline: Timeline) -> Request:
     if b"x-request-priority" in http.headers:
         shown = "X-Request-Priority"
         raise Refused(Code.UNKNOWN_FIELD, f"{shown} has no meaning where only a sequence ends", field=shown)
-    return Request(id, [], 0, timeline, deadline_s=_deadline_s(http), sequence=end_of_headers(http))
+    return Request(id, [], 0, timeline, deadline_s=deadline_of_header(http), sequence=end_of_headers(http))
 
 
 def encode(answer: Answer, request: Request) -> HttpAnswer:
@@ -102,21 +96,6 @@ def _file_accepted(http: HttpRequest) -> str:
     """The Accept header where it names an image's or a sound's media type and nothing else, perhaps."""
     accept = http.headers.get(b"accept", b"").lower()
     return accept.decode("latin-1").strip() if accept.startswith((b"image/", b"audio/")) else ""
-
-
-def _deadline_s(http: HttpRequest) -> float | None:
-    deadline_ms = _header(http, b"x-request-deadline-ms", DEADLINE_MS_MAX)
-    return None if deadline_ms is None else deadline_ms / 1000
-
-
-def _header(http: HttpRequest, name: bytes, most: int) -> int | None:
-    value = http.headers.get(name)
-    if value is None:
-        return None
-    if not value.isdigit() or len(value) > 10 or not 1 <= int(value) <= most:
-        shown = name.decode().title()
-        raise Refused(Code.OUT_OF_RANGE, f"{shown} must be an integer from 1 to {most}", field=shown)
-    return int(value)
 
 
 def _records(http: HttpRequest, inputs: Sequence[Input], limits: JsonLimits) -> tuple[Sequence[Record], bool]:

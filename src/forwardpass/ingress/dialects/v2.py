@@ -5,7 +5,7 @@ answers (the binary form carries them), text tensors must be UTF-8, BF16 travels
 but is not answered as JSON, every answer has an id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import nan, prod
 
 import msgspec
@@ -17,14 +17,18 @@ from forwardpass.core.request import Request
 from forwardpass.core.tensor import ITEM_BYTES, Tensor, pack_bytes
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialects.envelope import receipt_asked
+from forwardpass.ingress.dialects.number_lists import EMPTY, LONG_BYTES_MIN, cut_out
 from forwardpass.ingress.dialects.v2_input import InferInput, Parameters, to_column
 from forwardpass.ingress.dialects.v2_parameters import apply_output, apply_parameters, input_bytes
 from forwardpass.ingress.message import HttpRequest
-from forwardpass.ingress.strict_json import DECODE_ERRORS, LIMITS, JsonLimits, count_keys, decode, explain
+from forwardpass.ingress.strict_json import DECODE_ERRORS, LIMITS, JsonLimits, check_size, count_keys, decode, explain
 from forwardpass.pipeline.bounds import may_be_missing, pack_numbers, refuse, unknown_field
 
 HEAD_LENGTH = b"inference-header-content-length"
 ID_CHARACTERS_MAX = 256
+
+ValuesOf = Callable[[InferInput, str], msgspec.Raw | memoryview]
+"""The values of an input that stands at a place: JSON, or its binary bytes."""
 
 
 class InferOutput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -40,6 +44,7 @@ class InferMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decoder = msgspec.json.Decoder(InferMessage)
+_HOLE = msgspec.Raw(EMPTY)
 _ALLOWED = {
     "": InferMessage.__struct_fields__,
     "/inputs/*": InferInput.__struct_fields__,
@@ -56,16 +61,16 @@ def decode_infer(
     if http.query:
         request.receipt = receipt_asked(http.query)
     if length is None:
-        text, rest = http.body, memoryview(b"")
+        text, rest = http.body, _Rest(memoryview(b""))
     else:
         head_bytes = _head_bytes(length, len(http.body))
         if head_bytes == 0:
             return _decode_raw(http.body, signature, request)
-        text, rest = http.body[:head_bytes], memoryview(http.body)[head_bytes:]
-    keys_max = count_keys(text, limits)
+        text, rest = http.body[:head_bytes], _Rest(memoryview(http.body)[head_bytes:])
     try:
-        message = _parse(text)
-        _fill(request, message, rest, signature)
+        message, keys_max = _parse(text, limits)
+        fill(request, message, rest.values_of, signature)
+        rest.check_all_taken()
     except Refused:
         decode(text, limits)  # a text that is no strict JSON is refused as such, whatever else is wrong with it
         raise
@@ -74,11 +79,32 @@ def decode_infer(
     return request
 
 
-def _parse(text: bytes) -> InferMessage:
+def _parse(text: bytes, limits: JsonLimits) -> tuple[InferMessage, int]:
+    """What a text says, with the data of its inputs unread, and no fewer than the keys it writes. Raises Refused."""
+    check_size(text, limits)
+    message = _parse_around(text) if len(text) >= LONG_BYTES_MIN else None
+    if message is not None:
+        return message
+    keys_max = count_keys(text, limits)
     try:
-        return _decoder.decode(text)
+        return _decoder.decode(text), keys_max
     except DECODE_ERRORS as error:
         raise explain(error, _ALLOWED) from None
+
+
+def _parse_around(text: bytes) -> tuple[InferMessage, int] | None:
+    """The same without a look at the lists of numbers, which are most of a text; None if that cannot be told so."""
+    around, lists = cut_out(text)
+    try:
+        message = _decoder.decode(around)
+    except DECODE_ERRORS:
+        return None
+    holes = [given for given in message.inputs if given.data == _HOLE]
+    if not lists or len(holes) != len(lists):
+        return None
+    for given, data in zip(holes, lists, strict=True):
+        given.data = msgspec.Raw(data)
+    return message, around.count(b":")
 
 
 def _keys(message: InferMessage) -> int:
@@ -99,7 +125,8 @@ def _parameter_keys(parameters: Parameters | UnsetType) -> int:
     return 0 if parameters is UNSET else 1 + len(parameters)
 
 
-def _fill(request: Request, message: InferMessage, rest: memoryview, signature: Signature) -> None:
+def fill(request: Request, message: InferMessage, values_of: ValuesOf, signature: Signature) -> None:
+    """Everything the message says, checked. ``values_of`` is asked once for each input, in their order."""
     if message.id:
         if len(message.id) > ID_CHARACTERS_MAX:
             raise refuse(Code.OUT_OF_RANGE, "/id", f"at most {ID_CHARACTERS_MAX} characters are allowed")
@@ -108,7 +135,7 @@ def _fill(request: Request, message: InferMessage, rest: memoryview, signature: 
         apply_parameters(request, message.parameters)
     if message.outputs:
         _outputs(request, message.outputs, signature)
-    _columns(request, message.inputs, rest, signature)
+    _columns(request, message.inputs, values_of, signature)
 
 
 def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signature) -> None:
@@ -127,10 +154,9 @@ def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signat
     request.outputs = tuple(names)
 
 
-def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, signature: Signature) -> None:
+def _columns(request: Request, inputs: Sequence[InferInput], values_of: ValuesOf, signature: Signature) -> None:
     columns, places = signature.bounds, signature.places
     found: dict[int, Tensor] = {}
-    position = 0
     for index, given in enumerate(inputs):
         where = f"/inputs/{index}"
         place = places.get(given.name)
@@ -138,16 +164,7 @@ def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, s
             raise unknown_field(given.name, tuple(places), where)
         if place in found:
             raise refuse(Code.INVALID_INPUT, f"{where}/name", f"input '{given.name}' is given twice")
-        values: msgspec.Raw | memoryview | UnsetType = given.data
-        if given.parameters or values is UNSET:
-            size = input_bytes(given, where)
-            if size is not None:
-                if size > len(rest) - position:
-                    text = f"{size} bytes are announced, {len(rest) - position} are left in the body"
-                    raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/binary_data_size", text)
-                values = rest[position : position + size]
-                position += size
-        assert not isinstance(values, UnsetType), "an input has data or a size"
+        values = values_of(given, where)
         if not signature.leading:
             given.shape.insert(0, 1)  # a model without an axis for rows: the request is one row
         column = to_column(given, where, values, *columns[place])
@@ -157,14 +174,41 @@ def _columns(request: Request, inputs: Sequence[InferInput], rest: memoryview, s
             text = f"has {column.shape[0]} rows, the inputs before it {request.rows}"
             raise refuse(Code.SHAPE_MISMATCH, f"{where}/shape", text)
         found[place] = column
-    if position != len(rest):
-        text = f"the body has {len(rest)} bytes after the JSON, its inputs announce {position}"
-        raise Refused(Code.BINARY_SIZE_MISMATCH, text)
     if not found:
         raise refuse(Code.MISSING_FIELD, "/inputs", f"at least one is required ({', '.join(places)})")
     request.columns = [
         found.get(place) or _missing(field, owner, request.rows) for place, (field, owner) in enumerate(columns)
     ]
+
+
+class _Rest:
+    """The bytes after the JSON, given out to the inputs that announce some."""
+
+    __slots__ = ("_position", "_rest")
+
+    def __init__(self, rest: memoryview) -> None:
+        self._rest = rest
+        self._position = 0
+
+    def values_of(self, given: InferInput, where: str) -> msgspec.Raw | memoryview:
+        if given.parameters or given.data is UNSET:
+            size = input_bytes(given, where)
+            if size is not None:
+                return self._take(size, where)
+        assert not isinstance(given.data, UnsetType), "an input has data or a size"
+        return given.data
+
+    def _take(self, size: int, where: str) -> memoryview:
+        start, self._position = self._position, self._position + size
+        if self._position > len(self._rest):
+            text = f"{size} bytes are announced, {len(self._rest) - start} are left in the body"
+            raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/binary_data_size", text)
+        return self._rest[start : self._position]
+
+    def check_all_taken(self) -> None:
+        if self._position != len(self._rest):
+            text = f"the body has {len(self._rest)} bytes after the JSON, its inputs announce {self._position}"
+            raise Refused(Code.BINARY_SIZE_MISMATCH, text)
 
 
 def _missing(field: Field, owner: Input, rows: int) -> Tensor:

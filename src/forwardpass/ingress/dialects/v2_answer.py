@@ -1,5 +1,6 @@
 """An Answer to a V2 infer body, JSON or with binary tensors behind it."""
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -20,19 +21,12 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
     NaN and infinities become null in JSON. Notes are the string parameter ``notes`` (JSON), a receipt the member
     ``receipt``. Raises Refused for an output that JSON cannot carry, naming the binary form.
     """
-    if answer.failures:
-        raise _row_failure(answer)
     outputs: list[dict[str, object]] = []
     buffers: list[bytes | memoryview] = []
-    for name in request.outputs or answer.signature.output_names:
-        tensor = answer.outputs[name]
-        if tensor.shapes:
-            why = f"output '{name}' has rows of different shape, which one tensor has not; send them one by one"
-            raise Refused(Code.SHAPE_MISMATCH, why, field=name)
-        shape = tensor.shape if answer.signature.leading else tensor.shape[1:]
+    for name, tensor, shape in outputs_asked(answer, request):
         output: dict[str, object] = {"name": name, "datatype": tensor.datatype, "shape": shape}
         if request.binary.get(name, request.binary_default):
-            buffer = _on_the_wire(tensor)
+            buffer = on_the_wire(tensor)
             output["parameters"] = {"binary_data_size": len(buffer)}
             buffers.append(buffer)
         else:
@@ -46,8 +40,7 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
         "outputs": outputs,
     }
     if answer.notes:
-        notes = [{"row": note.row, "name": note.name, "value": note.value} for note in answer.notes]
-        body["parameters"] = {"notes": orjson.dumps(notes).decode()}
+        body["parameters"] = {"notes": notes_text(answer)}
     if answer.receipt is not None:
         body["receipt"] = answer.receipt
     text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -56,6 +49,24 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
         return HttpAnswer(200, text, headers=headers)
     headers.append((b"Inference-Header-Content-Length", b"%d" % len(text)))
     return HttpAnswer(200, [text, *buffers], b"application/octet-stream", headers)
+
+
+def outputs_asked(answer: Answer, request: Request) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
+    """Each output asked for with the shape a client is told. Raises the first row's failure when one has failed."""
+    if answer.failures:
+        raise _row_failure(answer)
+    for name in request.outputs or answer.signature.output_names:
+        tensor = answer.outputs[name]
+        if tensor.shapes:
+            why = f"output '{name}' has rows of different shape, which one tensor has not; send them one by one"
+            raise Refused(Code.SHAPE_MISMATCH, why, field=name)
+        yield name, tensor, tensor.shape if answer.signature.leading else tensor.shape[1:]
+
+
+def notes_text(answer: Answer) -> str:
+    """The value of the parameter ``notes``."""
+    notes = [{"row": note.row, "name": note.name, "value": note.value} for note in answer.notes]
+    return orjson.dumps(notes).decode()
 
 
 def _row_failure(answer: Answer) -> Failure:
@@ -88,7 +99,8 @@ def _json_data(tensor: Tensor, name: str) -> object:
     return np.frombuffer(tensor.data, dtype=numpy_name)
 
 
-def _on_the_wire(tensor: Tensor) -> bytes | memoryview:
+def on_the_wire(tensor: Tensor) -> bytes | memoryview:
+    """An output's raw bytes as V2 has them."""
     data = tensor.data
     if tensor.datatype == "BYTES" and _MISSING_MARK in bytes(data):
         # A missing value has no form on the wire but the empty one.

@@ -12,7 +12,17 @@ import msgspec
 
 from forwardpass.core.errors import Code, show
 from forwardpass.core.pipeline import ENCODED, Field, Input
-from forwardpass.core.tensor import DATATYPES, ITEM_BYTES, Tensor, element_count, pack_bytes, pack_texts, unpack_bytes
+from forwardpass.core.tensor import (
+    DATATYPES,
+    ITEM_BYTES,
+    Buffer,
+    Tensor,
+    element_count,
+    pack_bytes,
+    pack_texts,
+    unpack_bytes,
+)
+from forwardpass.ingress.dialects import number_lists
 from forwardpass.ingress.strict_json import DECODE_ERRORS, explain
 from forwardpass.pipeline.bounds import (
     CODES,
@@ -67,7 +77,7 @@ def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, f
     if field.datatype == "BYTES":
         data = _texts(values, shape, place, field, bounds)
         return Tensor("BYTES", shape if field.kind == "tensor" else shape[:1], data)
-    packed: bytes | memoryview
+    packed: Buffer
     if isinstance(values, memoryview):
         packed = _sized(values, given.datatype, count, place)
     else:
@@ -164,9 +174,13 @@ def _text_lists(
     return Tensor("BYTES", shape[:1], pack_bytes(packed))
 
 
-def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> bytes:
+def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> Buffer:
     if datatype == "BF16":
         raise refuse(Code.DATATYPE_MISMATCH, where, "BF16 has no form in JSON; send it as binary data")
+    if memoryview(data).nbytes >= number_lists.LONG_BYTES_MIN:
+        packed = number_lists.read(bytes(data), datatype, shape)
+        if packed is not None:
+            return packed
     values, at = _values(data, datatype, shape, where, nullable)
     if datatype == "BOOL":
         check_bools(values, at)

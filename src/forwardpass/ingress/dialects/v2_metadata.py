@@ -31,8 +31,8 @@ def models(names: Sequence[str]) -> HttpAnswer:
     return _answer({"models": list(names)})
 
 
-def server_metadata(version: str) -> HttpAnswer:
-    return _answer({"name": "forwardpass", "version": version, "extensions": EXTENSIONS})
+def server_metadata(version: str, extensions: Sequence[str]) -> HttpAnswer:
+    return _answer({"name": "forwardpass", "version": version, "extensions": extensions})
 
 
 def model_metadata(version: Version, numbers: Sequence[int], signature: Signature, platform: str) -> HttpAnswer:

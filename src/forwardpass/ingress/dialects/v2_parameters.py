@@ -2,10 +2,11 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Refused, show
 from forwardpass.core.request import Parameter, Request
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, check_receipt
 from forwardpass.ingress.dialects.turns import NAMES as SEQUENCE_NAMES
@@ -73,6 +74,13 @@ def input_bytes(given: InferInput, where: str) -> int | None:
     if size is not None and given.data is not UNSET:
         raise refuse(Code.INVALID_INPUT, f"{where}/data", "cannot go with parameters/binary_data_size")
     return size
+
+
+def refuse_input_parameters(names: Iterable[str], where: str) -> None:
+    """Raises Refused for any: only REST's inputs have one, which says where their bytes are."""
+    for name in names:
+        text = "is not supported" if name in _UNSUPPORTED else "is unknown; inputs have no parameters here"
+        raise refuse(Code.UNKNOWN_FIELD, f"{where}/parameters/{show(name)}", text)
 
 
 def _keep(request: Request, name: str, value: Parameter, where: str) -> None:

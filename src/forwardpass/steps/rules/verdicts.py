@@ -39,8 +39,10 @@ def prepare(definition: Pipeline, known: Mapping[str, Field], outputs: Sequence[
     if problems:
         raise Misconfigured(Code.DEFINITION_INVALID, tuple(problems))
 
+    read = {name: known[name] for each in ready for name in (*each.names, *each.keys, each.rule.each) if name}
+
     def run(batch: Batch) -> None:
-        rows = _Rows(batch, readable, written)
+        rows = _Rows(batch, read, written)
         for each in ready:
             (_apply_each if each.rule.each else _apply)(each, rows)
 

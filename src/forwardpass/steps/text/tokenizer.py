@@ -8,9 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from forwardpass.core.errors import Code, Refused
+from forwardpass.core.tokens import TokenIds
 from forwardpass.steps.kind import invalid, library_missing, missing
 from forwardpass.steps.options import Trouble
 from forwardpass.steps.protocol import Column, Context
+from forwardpass.steps.text.given_ids import GivenTokens, special_around
 
 TOKENS_MAX = 1_000_000
 Cut = Literal["longest", "first", "second"]
@@ -26,15 +28,24 @@ class LoadedTokenizer:
     padding_type: int
     pads_left: bool
     cuts: str  # the side that is cut off: right or left
+    around: tuple[tuple[int, ...], tuple[int, ...]]  # the special tokens before and behind one text
 
-    def encode(self, name: str, text: str | None) -> Any:
+    def encode(self, name: str, text: str | TokenIds | None) -> Any:
         """The text's encoding without special tokens, offsets in characters. Raises Refused, naming the field."""
         if text is None:
             raise missing(name)
+        if isinstance(text, TokenIds):
+            return GivenTokens.of(self.library, name, text, self.around)
         try:
             return self.library.encode(text, add_special_tokens=False)
         except TypeError:  # a str that has no UTF-8 form
             raise Refused(Code.INVALID_UTF8, f"{name}: is not valid Unicode text", field=name) from None
+
+    def finished(self, parts: Sequence[Any]) -> Any:
+        """One text's or a pair's tokens, which ``encode`` gave, with the special ones."""
+        return self.library.post_process(
+            *(part.encoding() if isinstance(part, GivenTokens) else part for part in parts)
+        )
 
     def special_tokens(self, texts: int) -> int:
         """How many are put around one text or a pair."""
@@ -98,7 +109,8 @@ def load_tokenizer(context: Context, file: str, step: str) -> LoadedTokenizer:
     usual = (tokenizer.token_to_id(token) for token in _USUAL_PADDING)
     padding_id = padding.get("pad_id", next((found for found in usual if found is not None), 0))
     side, cuts = padding.get("direction", "right"), truncation.get("direction", "right")
-    return LoadedTokenizer(tokenizer, padding_id, padding.get("pad_type_id", 0), side == "left", cuts)
+    around = special_around(tokenizer)
+    return LoadedTokenizer(tokenizer, padding_id, padding.get("pad_type_id", 0), side == "left", cuts, around)
 
 
 def room_for_text(tokenizer: LoadedTokenizer, tokens_max: int, texts: int, beside: int = 0) -> int:

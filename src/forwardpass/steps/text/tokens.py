@@ -110,6 +110,13 @@ class Tokenize:
     name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
     in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
     cut leaves no room. A text is cut only when all of it is tokens: what bounds that work is its input's ``bytes_max``.
+
+    An input that only ``tokenize`` without ``offsets`` and ``words`` reads takes ids of this file's tokens too, where
+    the protocol has them (``/v1/embeddings``), four bytes of ``bytes_max`` each. They are used as they are, get the
+    special tokens, and are cut or refused as a text's; ids that already stand between all special tokens of one text
+    get none again. An id that the file does not have fails its row with ``out_of_range``.
+
+    All tokens but padding, special ones too and after cutting, are what the answer's count of tokens counts.
     """
 
     input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)
@@ -156,8 +163,7 @@ def text_sources(known: FieldMap, first: str | None, pair: str | None) -> list[s
     """The fields of the text or the pair."""
     if pair is None:
         return [pick(known, first, TEXT).name]
-    others = {name: field for name, field in known.items() if name != pair}
-    return [pick(others, first, TEXT).name, pick(known, pair, TEXT, "pair").name]
+    return [pick(known, first, TEXT, besides=(pair,)).name, pick(known, pair, TEXT, "pair").name]
 
 
 def token_fields(offsets: str | None, words: str | None) -> list[Field]:
@@ -196,7 +202,9 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
                     part.truncate(left, direction=loaded.cuts)
         if count == 0:
             raise Refused(Code.INVALID_INPUT, f"{names[0]}: holds no token", field=names[0])
-        return loaded.library.post_process(*parts)
+        encoding = loaded.finished(parts)
+        batch.count_tokens(row, len(encoding))
+        return encoding
 
     def encoded(batch: Batch, row: int) -> Any:
         """The row's encoding, or None when the row was failed."""
@@ -228,6 +236,11 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
     return run
 
 
+def _takes_ids(options: Tokenize) -> bool:
+    """Ids have no places in a text."""
+    return options.offsets is None and options.words is None
+
+
 def _kept(names: Sequence[str], lengths: Sequence[int], room: int, cut: Cut) -> Sequence[int]:
     """How many tokens of each text stay. Raises Refused when a text that is not to be cut leaves no room."""
     if len(names) == 1:
@@ -251,4 +264,4 @@ def _too_long(names: Sequence[str], count: int, most: int) -> Refused:
 
 
 NORMALIZE_TEXT = Kind("normalize_text", NormalizeText, _normalized_fields, _normalize, _without_effect)
-TOKENIZE = Kind("tokenize", Tokenize, _token_fields, _tokenize, _tokenize_problems)
+TOKENIZE = Kind("tokenize", Tokenize, _token_fields, _tokenize, _tokenize_problems, ids=_takes_ids)

@@ -34,7 +34,8 @@ class TokenWindows:
     ``window`` and its place ``start``, ``end`` in the text, in characters, INT64. With ``pair`` the second text is cut
     into windows and the first, such as a question, stands whole in each; a first text that leaves no room fails its
     row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused; always its end is
-    left out, also where the file's truncation says the left side, which is meant for a text of one window.
+    left out, also where the file's truncation says the left side, which is meant for a text of one window. The answer's
+    count of tokens counts those of every window, so what two share twice.
     """
 
     input: str | None = option(field_name(), "the text; without it the latest text field, but pair", None)
@@ -98,9 +99,10 @@ def _token_windows(options: TokenWindows, known: FieldMap, context: Context) -> 
             batch.note(row, "truncated", {"field": names[-1], "tokens": len(body), "kept": most})
             body.truncate(most)
         body.truncate(left, stride=options.stride)
-        encodings = [loaded.library.post_process(*before, part) for part in (body, *body.overflowing)]
+        encodings = [loaded.finished((*before, part)) for part in (body, *body.overflowing)]
         if not len(encodings[0]):
             raise Refused(Code.INVALID_INPUT, f"{names[-1]}: holds no token", field=names[-1])
+        batch.count_tokens(row, sum(map(len, encodings)))
         return [_window(encoding, texts[-1], len(names)) for encoding in encodings]
 
     def run(batch: Batch) -> None:

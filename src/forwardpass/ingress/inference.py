@@ -1,0 +1,93 @@
+"""One request's way through the front, the same for every protocol: who answers, decode, answer, encode; all counted."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.request import Answer, Request
+from forwardpass.ingress.dialect import Target
+from forwardpass.pipeline.handle import Handle
+from forwardpass.rollout.variant import Variant
+
+OFF_LOOP_BYTES_MIN = 256 * 1024  # parsing or printing more than this would hold up everybody else
+Encoded = TypeVar("Encoded")
+
+
+class Inference:
+    """``outside`` counts the ends of requests that reached no pipeline: "ok" or an error code."""
+
+    def __init__(self, handle: Handle, clock: Clock, pipeline_default: str = "") -> None:
+        self.handle = handle
+        self.outside: Counter[str] = Counter()
+        self._clock = clock
+        self._pipeline_default = pipeline_default
+
+    async def run(
+        self,
+        target: Target,
+        size: int,
+        decode: Callable[[Variant], Request],
+        encode: Callable[[Answer, Request], Encoded],
+    ) -> Encoded:
+        """The encoded answer of a request of ``size`` bytes. Raises the Failure that ended it."""
+        try:
+            variant = self.route(target)
+            variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
+        except Failure as failure:
+            self.count(failure)
+            raise
+        try:
+            request = await self._decoded(variant, size, decode)
+            answer = await self.handle.answer(variant, request)
+            try:
+                return await off_loop(
+                    sum([tensor.bytes_total for tensor in answer.outputs.values()]), encode, answer, request
+                )
+            except BaseException:
+                if not answer.failures:
+                    variant.sequences.untold(request)
+                raise
+        finally:
+            variant.exit()
+
+    def route(self, target: Target) -> Variant:
+        """Raises Refused pipeline_not_found, version_not_found; Failed not_ready."""
+        return self.handle.route(target.pipeline or self._only(), target.number)
+
+    def count(self, error: BaseException) -> None:
+        """A request ended before any pipeline knew of it."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        code = Code.CANCELLED if cancelled else error.code if isinstance(error, Failure) else Code.INTERNAL
+        self.outside[code] += 1
+
+    async def _decoded(self, variant: Variant, size: int, decode: Callable[[Variant], Request]) -> Request:
+        try:
+            request = await off_loop(size, decode, variant)
+        except BaseException as error:
+            self.count(error)
+            raise
+        request.timeline.decoded = self._clock()
+        return request
+
+    def _only(self) -> str:
+        """The pipeline for requests that name none: the one of the settings, or the only one there is."""
+        if self._pipeline_default:
+            return self._pipeline_default
+        names = {variant.version.pipeline for variant in self.handle.routes.variants()}
+        if len(names) != 1:
+            text = f"{len(names)} pipelines are served, so the request must name one, or the setting data.pipeline"
+            raise Refused(Code.PIPELINE_NOT_FOUND, text)
+        return names.pop()
+
+
+Result = TypeVar("Result")
+
+
+async def off_loop(size: int, work: Callable[..., Result], *arguments: object) -> Result:
+    """The work done here when it is about few bytes, else in a thread."""
+    if size < OFF_LOOP_BYTES_MIN:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
