@@ -21,8 +21,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # ``settings`` is a value that whoever builds takes apart; the parts themselves are handed what they need of it.
     # ``trial`` is one version with the path of a request around it, and no server.
     ("ingress", "jobs", "settings", "trial"),
-    # ``overview`` reads the parts that ``app`` builds.
-    ("overview",),
+    # ``overview`` reads the parts that ``app`` builds; ``front`` puts the data plane together for it.
+    ("overview", "front"),
     # ``fitted`` writes versions of fitted estimators.
     ("app", "starting", "asking", "client", "use", "fitted"),
     # ``building`` is a pipeline written in Python and run in the same process: it answers as the client does.

@@ -18,14 +18,11 @@ from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.kinds import kinds
+from forwardpass.front import data_plane
 from forwardpass.ingress.admin import AdminPlane, listening
-from forwardpass.ingress.data_plane import DataPlane
-from forwardpass.ingress.dialects.table import DIALECTS
-from forwardpass.ingress.endpoints.description import Description
 from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpLimits
-from forwardpass.ingress.route_table import routes_of
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 from forwardpass.overview import Overview
@@ -79,10 +76,7 @@ class App:
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
         self.inference = Inference(self.handle, clock, settings.data.pipeline)
-        described = Description(self.inference, self.why_not_ready, PRODUCT_VERSION)
-        self.data_plane = DataPlane(
-            self.inference, routes_of("data"), DIALECTS, described.endpoints(), _switched_on(settings)
-        )
+        self.data_plane = data_plane(settings, self.inference, self.why_not_ready, PRODUCT_VERSION)
         self.http = HttpServer(self.data_plane.respond, _http_limits(settings), clock, _tls(settings))
         self.admin = AdminPlane(self, self.receipts, self.metrics)
         self._overview = Overview(self.routes, self.metrics, self.http, self.inference)
@@ -302,11 +296,6 @@ def _allow_files(connections_max: int) -> None:
         text = f"found {connections_max}; this process may open {hard} files (ulimit -n)"
         allowed = f"at most {max(0, hard - FILES_BESIDE)}"
         raise Misconfigured(Code.SETTINGS_INVALID, (Problem("settings", "limits.connections_max", text, allowed),))
-
-
-def _switched_on(settings: Settings) -> frozenset[str]:
-    """The settings of those that a route may need."""
-    return frozenset(["data.model_control"] if settings.data.model_control else [])
 
 
 def _http_limits(settings: Settings) -> HttpLimits:
