@@ -41,8 +41,8 @@ class Overview:
         http = self.http.statistics()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return {
-            "forwardpass_rows_total": [(name, v.batcher.rows) for name, v in pairs],
-            "forwardpass_executions_total": [(name, v.batcher.executions) for name, v in pairs],
+            "forwardpass_rows_total": [(name, v.batcher.executed.rows) for name, v in pairs],
+            "forwardpass_executions_total": [(name, v.batcher.executed.executions) for name, v in pairs],
             "forwardpass_queue_rows": [(name, v.queue.rows) for name, v in pairs],
             "forwardpass_requests_running": [(name, v.running) for name, v in pairs],
             "forwardpass_sequences": [(name, v.sequences.live()) for name, v in pairs],

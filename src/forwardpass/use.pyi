@@ -1498,7 +1498,8 @@ def token_windows(
     ``window`` and its place ``start``, ``end`` in the text, in characters, INT64. With ``pair`` the second text is cut
     into windows and the first, such as a question, stands whole in each; a first text that leaves no room fails its
     row. A text of more than ``windows_max`` windows is cut, with a note "truncated", or refused; always its end is
-    left out, also where the file's truncation says the left side, which is meant for a text of one window.
+    left out, also where the file's truncation says the left side, which is meant for a text of one window. The answer's
+    count of tokens counts those of every window, so what two share twice.
 
     Options:
 
@@ -1537,6 +1538,13 @@ def tokenize(
     name inside the text is plain text. Cutting leaves a note "truncated" (of a pair one for each text that was cut,
     in its own tokens); a text without any token fails its row, and so does a pair of which the text that may not be
     cut leaves no room. A text is cut only when all of it is tokens: what bounds that work is its input's ``bytes_max``.
+
+    An input that only ``tokenize`` without ``offsets`` and ``words`` reads takes ids of this file's tokens too, where
+    the protocol has them (``/v1/embeddings``), four bytes of ``bytes_max`` each. They are used as they are, get the
+    special tokens, and are cut or refused as a text's; ids that already stand between all special tokens of one text
+    get none again. An id that the file does not have fails its row with ``out_of_range``.
+
+    All tokens but padding, special ones too and after cutting, are what the answer's count of tokens counts.
 
     Options:
 

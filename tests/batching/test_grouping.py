@@ -14,6 +14,7 @@ from forwardpass.core.pipeline import Batch, Field, Padding
 from forwardpass.core.request import Request
 from forwardpass.core.tensor import Tensor, pack_bytes
 from forwardpass.core.timeline import Timeline
+from forwardpass.core.tokens import pack_token_ids
 
 X = Field("x", "FP32", (2,))
 IDS = Field("ids", "INT64", (-1,))
@@ -139,3 +140,12 @@ def test_rows_that_depend_on_each_other_are_never_cut() -> None:
 def test_a_model_that_runs_each_row_by_itself_gets_it_as_an_item_of_its_own(fixed_rows: int | None) -> None:
     cut = items([X], Batch(enabled=False), floats(3), batched=False, fixed_rows=fixed_rows)
     assert [item.rows for item in cut] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("cost", ["bytes", "tokens"])
+def test_token_ids_share_a_batch_with_texts_of_as_many_tokens_and_cost_about_the_same(cost: str) -> None:
+    long = b"word " * 100
+    ids = [pack_token_ids(range(count), "/input") for count in (100, 2)]
+    rows = items([TEXT], Batch(cost=cost, cost_max=1e6), texts(long, ids[0], b"word", ids[1]))
+    assert rows[0].key == rows[1].key != rows[2].key == rows[3].key
+    assert rows[1].cost == pytest.approx(rows[0].cost, rel=0.25)

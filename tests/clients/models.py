@@ -4,7 +4,7 @@ Graphs and vocabulary are made here, with no download. Run with the product's ow
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,14 @@ use = "model"
 engine = "onnxruntime"
 file = "model.onnx"
 """
+ANY_NUMBER = """
+[[steps]]
+use = "model"
+engine = "onnxruntime"
+file = "model.onnx"
+[checks]
+finite = false
+"""
 SEQUENCE = """
 [[steps]]
 use = "model"
@@ -113,20 +121,10 @@ state = { total = "after" }
 constants = { scale = 1 }
 [sequence]
 """
-BYTES_AS_THEY_ARE = """
-[[inputs]]
-name = "INPUT0"
-type = "text"
-
-[[steps]]
-use = "model"
-engine = "onnxruntime"
-file = "model.onnx"
-"""
 
 
 def write_repository(root: Path) -> None:
-    """One folder a pipeline, version 1; simple_int8 has a version 2 as well. Its own code wants trust."""
+    """One folder a pipeline, version 1. The own code of one wants trust."""
     graphs: dict[str, Callable[[Path], object]] = {
         "simple": simple,
         "simple_string": _simple_string,
@@ -134,10 +132,12 @@ def write_repository(root: Path) -> None:
         "simple_int8": _simple_int8,
         "wide": lambda path: identity(path, ("N", 3, 224, 224)),
         "every_datatype": _every_datatype,
-        "bfloat16": lambda path: identity(path, ("N", 4), TensorProto.BFLOAT16),
+        "typed": _typed,
+        **{f"spare_{name}": simple for name in ("sync_http", "aio_http", "sync_grpc", "aio_grpc")},
     }
     for name, graph in graphs.items():
         graph(root / name / "1" / "model.onnx")
+    _defined(root, "odd_numbers", ANY_NUMBER, lambda folder: identity(folder / "model.onnx", ("N", 3)))
     _defined(root, "simple_sequence", SEQUENCE, lambda folder: accumulator(folder / "model.onnx"))
     _defined(root, "embedder", EMBEDDER, _embedding_files)
     _defined(root, "ranker", RANKER, _embedding_files)
@@ -188,12 +188,17 @@ def _simple_identity(path: Path) -> Path:
     return write(path, [node("Identity", "INPUT0", "OUTPUT0")], value, [("OUTPUT0", STRING, ("N", "L"))], {})
 
 
-def _every_datatype(path: Path) -> Path:
+def _every_datatype(path: Path, names: Sequence[str] = tuple(DATATYPES)) -> Path:
     """y_X is x_X, for every datatype X that a graph and JSON have."""
-    nodes = [node("Identity", f"x_{name}", f"y_{name}") for name in DATATYPES]
-    inputs: list[Value] = [(f"x_{name}", kind, ("N", 2)) for name, kind in DATATYPES.items()]
-    outputs: list[Value] = [(f"y_{name}", kind, ("N", 2)) for name, kind in DATATYPES.items()]
+    nodes = [node("Identity", f"x_{name}", f"y_{name}") for name in names]
+    inputs: list[Value] = [(f"x_{name}", DATATYPES[name], ("N", 2)) for name in names]
+    outputs: list[Value] = [(f"y_{name}", DATATYPES[name], ("N", 2)) for name in names]
     return write(path, nodes, inputs, outputs, {})
+
+
+def _typed(path: Path) -> Path:
+    """Those datatypes that have a field of their own in gRPC's explicit contents."""
+    return _every_datatype(path, [name for name in DATATYPES if name != "FP16"])
 
 
 def _embedding_files(folder: Path) -> None:

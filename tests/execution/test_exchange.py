@@ -66,6 +66,17 @@ def test_a_failed_row_that_the_item_does_not_have_is_refused(rows: list[int]) ->
         outcome_of(frame, items(2), FIELDS)
 
 
+def test_tokens_are_each_items_own() -> None:
+    parts = [PartMeta(1, [], [], tokens=7), PartMeta(0, [(0, *FAILED)], [])]
+    assert [part.tokens for part in outcome_of(answer(parts, [8, 0]), items(1, 1), FIELDS).parts] == [7, 0]
+
+
+@pytest.mark.parametrize("part", [PartMeta(1, [], [], tokens=-1), PartMeta(0, [], [], ("internal", "no", "", ""), 1)])
+def test_tokens_that_cannot_be_are_refused(part: PartMeta) -> None:
+    with pytest.raises(WireError):
+        outcome_of(answer([part], [8 * part.rows]), items(1), FIELDS)
+
+
 def test_a_note_on_a_row_that_the_item_does_not_have_is_refused() -> None:
     note: tuple[int, str, dict[str, Any]] = (2, "n", {})
     with pytest.raises(WireError):

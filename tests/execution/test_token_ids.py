@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from forwardpass.execution.local import LocalWorker
 from forwardpass.execution.plan import build
 from forwardpass.execution.process import WorkerProcess
 from forwardpass.pipeline.fields import decode, encode
+from forwardpass.steps.kind import Kind
+from forwardpass.steps.own import Own
+from forwardpass.steps.protocol import Batch
 from forwardpass.trial import trial
 
 TEXT, OTHER = Input("text", "text"), Input("other", "text")
@@ -56,10 +60,9 @@ SHOUT = Step("steps:shout", {"output": "shouted", "datatype": "BYTES"})
         (Step("normalize_text", {"input": "text"}), CUT),
         (CUT, Step("normalize_text", {"input": "text", "output": "copy"})),
         (CUT, SHOUT),
-        (CUT, Step("records", {"output": "found", "fields": {"of": "text"}})),
         (CUT, Step("expand", {"over": {"input_ids": "id"}, "keep": ["text"]}), Step("fold", {"lists": {"id": "ids"}})),
     ],
-    ids=["offsets", "words", "before", "after", "own code", "records", "kept by expand"],
+    ids=["offsets", "words", "before", "after", "own code", "kept by expand"],
 )
 def test_a_text_that_anything_else_reads_must_be_text(tmp_path: Path, steps: Sequence[Step]) -> None:
     assert token_inputs(version(tmp_path, *steps)) == set()
@@ -119,9 +122,15 @@ def test_tokens_of_several_tokenizers_are_summed(tmp_path: Path) -> None:
 
 
 def test_rows_run_again_one_by_one_count_once(tmp_path: Path) -> None:
-    served = version(tmp_path, CUT, Step("steps:shout", {"output": "shouted", "datatype": "BYTES"}))
-    (tmp_path / "steps.py").write_text("def shout(text: str) -> str:\n    return 1 if text == 'bread' else text\n")
-    answer = answered(served, of("a", "bread", "a man"))
+    def act(batch: Batch) -> None:
+        if "bread" in batch.columns["text"]:
+            raise RuntimeError("a defect of ours")
+        batch.columns["shouted"] = batch.columns["text"]
+
+    kind = Kind("steps:shout", Own, lambda options, known: [known["text"]], lambda options, known, context: act)
+    answer = answered(
+        version(tmp_path, CUT, SHOUT), of("a", "bread", "a man"), partial(LocalWorker, own={kind.name: kind})
+    )
     assert list(answer.failures) == [1]
     assert answer.tokens == 3 + 4
 

@@ -14,6 +14,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import Field, Input, Pipeline, Signature, Version
 from forwardpass.core.request import Answer
 from forwardpass.core.tensor import Tensor, pack_bytes, unpack_bytes
+from forwardpass.core.tokens import TokenIds, pack_token_ids
 from forwardpass.pipeline.fields import decode, encode
 
 TEXT = Input("text", "text", bytes_max=5, bytes_min=1)
@@ -52,6 +53,35 @@ def test_each_type_becomes_its_column_in_order() -> None:
         Tensor("FP64", (1,), struct.pack("<d", 1.5)),
         Tensor("BYTES", (1,), pack_bytes([b"Ulm"])),
     ]
+
+
+def ids_or_text(given: Input, *values: object) -> Tensor:
+    records = [{given.name: value} for value in values]
+    tensors, _ = encode(Signature((given,), (), token_inputs=frozenset({given.name})), records)
+    return tensors[0]
+
+
+def test_a_text_may_be_token_ids_where_the_signature_says_so() -> None:
+    packed = pack_bytes([b"hi", pack_token_ids([7, 8], "")])
+    assert ids_or_text(Input("text", "text"), "hi", TokenIds((7, 8))) == Tensor("BYTES", (2,), packed)
+    assert refused(Input("text", "text"), TokenIds((7, 8))).text == "/text: expected a string, got token ids"
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((TokenIds((1, 2, 3)),), "/text: has 3 token ids; at most 2 are allowed"),
+        ((TokenIds((1,)),), "/text: has 1 token ids; at least 2 are needed"),
+        (("hello", TokenIds((1, -2))), "/1/text/1: a token id is an integer from 0 to 2147483647, got -2"),
+        ((TokenIds((1, 2)), "too long a text"), "/1/text: has 15 bytes; at most 8 are allowed"),
+        ((TokenIds((1, 2)), None), "/1/text: a value is required, got null"),
+        ((TokenIds((1, 2)), [1]), "/1/text: expected a string, got a list"),
+    ],
+)
+def test_token_ids_keep_the_bounds_of_their_text_each_counted_as_four_bytes(values: Any, text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        ids_or_text(Input("text", "text", bytes_min=5, bytes_max=8), *values)
+    assert caught.value.text == text
 
 
 @pytest.mark.parametrize("record", [{}, {"size": None, "colour": None}, {"size": math.nan}])

@@ -12,7 +12,7 @@ from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.execution.model_step import ModelStep
 from forwardpass.steps.catalogue import kind_of, kinds
-from forwardpass.steps.protocol import Batch, Column, Context, object_column
+from forwardpass.steps.protocol import Batch, Column, Context, Watched, object_column
 
 EXAMPLES = Path(__file__).with_name("examples")
 
@@ -60,6 +60,18 @@ def close(found: Any, wanted: Any, tolerance: float) -> bool:
     return bool(found == wanted)
 
 
+class _Columns(dict[str, Column]):
+    """Columns that say which of them were read."""
+
+    def __init__(self, columns: dict[str, Column]) -> None:
+        super().__init__(columns)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Column:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
 def run(example: dict[str, Any], name: str, folder: Path) -> Batch:
     for file, content in example.get("files", {}).items():
         (folder / file).write_bytes(element_of_file(content))
@@ -76,8 +88,13 @@ def run(example: dict[str, Any], name: str, folder: Path) -> Batch:
         kind = ModelStep(context) if step["use"] == ModelStep.name else kind_of(step["use"], kinds())
         options = {key: value for key, value in step.items() if key != "use"}
         assert not kind.check(options, folder)
-        made = kind.fields(options, known)
-        kind.prepare(options, known, context)(batch)
+        watched = Watched(known)
+        made = kind.fields(options, watched)
+        prepared = kind.prepare(options, watched, context)
+        batch.columns = columns = _Columns(batch.columns)
+        prepared(batch)
+        unasked = columns.read - watched.named - {each.name for each in made}
+        assert kind.level < 0 or not unasked, "what is read was asked for before; a fold copies all of an element"
         batch.settle()
         if kind.level > 0:
             outside.append(known)

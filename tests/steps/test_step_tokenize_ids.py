@@ -104,6 +104,4 @@ def test_tokens_of_all_windows_count_for_their_text(run: "Run", tmp_path: Path) 
     texts = ["a man eats bread a man", "a"]
     wholes = [reference.encode(text) for text in texts]
     batch = run("token_windows", {**OPTIONS, "tokens_max": 5, "stride": 1}, {TEXT: texts}, tmp_path)
-    assert batch.tokens == {
-        row: len(whole) + sum(map(len, whole.overflowing)) for row, whole in enumerate(wholes)
-    }
+    assert batch.tokens == {row: len(whole) + sum(map(len, whole.overflowing)) for row, whole in enumerate(wholes)}

@@ -11,7 +11,7 @@ SURROUNDED = processors.TemplateProcessing(
 )
 
 
-def write(folder: Path, processor: object = SURROUNDED, *, cuts: str = "right") -> Tokenizer:
+def write(folder: Path, processor: processors.PostProcessor = SURROUNDED, *, cuts: str = "right") -> Tokenizer:
     """``tokenizer.json`` in the folder, and the library's tokenizer as a reference: nothing padded, nothing cut."""
     tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from forwardpass.batching.cost import CostModel
+from forwardpass.batching.executed import Executed
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
 from forwardpass.batching.quarantine import Quarantine
@@ -65,8 +66,7 @@ class Batcher:
     def __init__(self, queue: Queue, batch: Batch, model: CostModel, quarantine: Quarantine, clock: Clock) -> None:
         self.batch = batch
         self.reports: deque[BatchReport] = deque(maxlen=REPORTS_KEPT)
-        self.executions = 0
-        self.rows = 0
+        self.executed = Executed()
         self._queue = queue
         self._model = model
         self._preprocess = CostModel(batch.rows_max)
@@ -154,8 +154,7 @@ class Batcher:
         report.postprocess_s = outcome.postprocess_s
         self._model.observe(report.rows, self._clock() - report.released_s)
         self._preprocess.observe(report.rows, outcome.preprocess_s)
-        self.executions += 1
-        self.rows += report.rows
+        self.executed.add(report)
 
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):

@@ -4,7 +4,7 @@
 ``forwardpass routes``. Of lines that match the same path the first one answers.
 """
 
-from forwardpass.ingress.routes import Body, Family, Plane, Route
+from forwardpass.ingress.routes import Body, Family, Plane, Protocol, Route
 
 
 def _get(pattern: str, endpoint: str, summary: str, family: Family = "v2", scope: str = "read") -> Route:
@@ -26,6 +26,11 @@ def _control(pattern: str, endpoint: str, summary: str, plane: Plane) -> Route:
     return Route(b"POST", pattern, endpoint, "admin", summary, plane, body="small", needs=needs)
 
 
+def _grpc(method: str, endpoint: str, summary: str, scope: str = "read", *, body: Body = "small", needs: str = "") -> Route:
+    return Route(b"POST", f"/{SERVICE}/{method}", endpoint, scope, summary, body=body, needs=needs, protocol="grpc")
+
+
+SERVICE = "inference.GRPCInferenceService"
 MODEL = "/v2/models/{pipeline}"
 VERSION = "/v2/models/{pipeline}/versions/{version}"
 
@@ -53,6 +58,17 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{VERSION}/ready", "model_ready", "this version answers"),
     _get(f"{MODEL}/batches", "batches", "why the last batches had their size"),
     _get(f"{VERSION}/batches", "batches", "the same, of one version"),
+    _grpc("ServerLive", "live", "the process runs", "open"),
+    _grpc("ServerReady", "ready", "every pipeline answers", "open"),
+    _grpc("ModelReady", "model_ready", "this pipeline answers"),
+    _grpc("ServerMetadata", "server_metadata", "name, version, extensions"),
+    _grpc("ModelMetadata", "model_metadata", "inputs and outputs"),
+    _grpc("ModelInfer", "v2_infer", "V2 inference", "infer", body="large"),
+    _grpc("ModelStreamInfer", "v2_infer", "V2 inference, many requests in one stream", "infer", body="large"),
+    Route(
+        b"POST", "/grpc.health.v1.Health/Check", "ready", "open", "every pipeline answers", body="small",
+        protocol="grpc",
+    ),
     _admin(b"GET", "/live", "live", "the process runs", "open"),
     _admin(b"GET", "/ready", "ready", "every pipeline answers; else why not", "open"),
     _admin(b"GET", "/status", "status", "versions, workers, queues, refusals"),
@@ -64,6 +80,6 @@ ROUTES: tuple[Route, ...] = (
 )  # fmt: skip
 
 
-def routes_of(plane: Plane) -> tuple[Route, ...]:
-    """The routes over HTTP of one plane."""
-    return tuple(route for route in ROUTES if route.plane == plane and route.protocol == "http")
+def routes_of(plane: Plane, protocol: Protocol = "http") -> tuple[Route, ...]:
+    """The routes of one plane over one protocol."""
+    return tuple(route for route in ROUTES if route.plane == plane and route.protocol == protocol)

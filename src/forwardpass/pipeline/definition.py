@@ -17,11 +17,12 @@ from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Pipeline, Step
 from forwardpass.pipeline import onnx_file
-from forwardpass.pipeline.document import closest, read, to_document
+from forwardpass.pipeline.document import read, to_document
 from forwardpass.pipeline.files import name_problem, open_file, open_folder, sha256_of, write_file
 from forwardpass.pipeline.rules import findings
 from forwardpass.pipeline.toml_lines import join, key_lines, nearest
 from forwardpass.pipeline.toml_text import toml_text
+from forwardpass.pipeline.toml_values import closest
 from forwardpass.steps.protocol import StepKind
 
 FILE_NAME = "pipeline.toml"

@@ -178,4 +178,5 @@ class Handle:
         )
         self._receipts.keep(record)
         self._metrics.observe(record)
+        variant.answered.observe(record)
         return record

@@ -12,10 +12,10 @@ from typing import Any
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Input, Pipeline, Rule, Step
 from forwardpass.pipeline import golden_files
-from forwardpass.pipeline.document import closest
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
+from forwardpass.pipeline.toml_values import closest
 from forwardpass.steps.catalogue import OWN_PREFIX, kind_of
 from forwardpass.steps.catalogue import kinds as built_in
 from forwardpass.steps.options import file_options

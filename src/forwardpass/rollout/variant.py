@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from forwardpass.batching.batcher import Batcher
 from forwardpass.batching.cost import CostModel
+from forwardpass.batching.executed import Executed
 from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
@@ -17,6 +18,7 @@ from forwardpass.core.pipeline import Signature, Version
 from forwardpass.execution.local import LocalWorker
 from forwardpass.execution.process import State, WorkerProcess
 from forwardpass.execution.wire import Loaded
+from forwardpass.observe.statistics import Answered
 from forwardpass.rollout.lifecycle import Stage, move
 
 QUARANTINE_S = 600.0
@@ -43,6 +45,7 @@ class Variant:
         self.running = 0  # requests between being routed and being answered
         self.batch = definition.batch
         self.batching_reason = "on"
+        self.answered = Answered()
         model = CostModel(definition.batch.rows_max)
         self.queue = Queue(definition.queue, model, clock)
         self.quarantine = Quarantine(QUARANTINE_S, clock)
@@ -68,6 +71,8 @@ class Variant:
                     running.append(tasks.create_task(self.batcher.run(self.workers)))
                     self._enter(Stage.VERIFYING)
                     await verify(self)
+                    # Golden examples are our own requests: what is counted is counted from here on.
+                    self.answered, self.batcher.executed = Answered(), Executed()
                     self._enter(Stage.READY)
                     await self._leaving.wait()
                     await self._idle.wait()

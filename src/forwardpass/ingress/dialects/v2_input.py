@@ -177,8 +177,9 @@ def _text_lists(
 def _numbers(data: msgspec.Raw, datatype: str, shape: tuple[int, ...], where: str, nullable: bool) -> Buffer:
     if datatype == "BF16":
         raise refuse(Code.DATATYPE_MISMATCH, where, "BF16 has no form in JSON; send it as binary data")
-    if memoryview(data).nbytes >= number_lists.LONG_BYTES_MIN:
-        packed = number_lists.read(bytes(data), datatype, shape)
+    text = memoryview(data)
+    if len(text) >= number_lists.LONG_BYTES_MIN:
+        packed = number_lists.read(text, datatype, shape)
         if packed is not None:
             return packed
     values, at = _values(data, datatype, shape, where, nullable)

@@ -51,7 +51,9 @@ def decode_infer(message: Message, signature: Signature, id: str, timeline: Time
     parameters.pop(FINAL_ASKED, None)
     fill(request, InferMessage(inputs, message.id, parameters, outputs or UNSET), values_of, signature)
     if not request.binary_default or not all(request.binary.values()):
-        raise refuse(Code.OUT_OF_RANGE, "/parameters", "outputs are always raw over gRPC; no other form can be asked for")
+        raise refuse(
+            Code.OUT_OF_RANGE, "/parameters", "outputs are always raw over gRPC; no other form can be asked for"
+        )
     return request
 
 

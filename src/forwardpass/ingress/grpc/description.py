@@ -9,12 +9,13 @@ from typing import Any
 
 import orjson
 
-from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.errors import Code, Failure, Refused, show
 from forwardpass.ingress.grpc.messages import Message
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.ingress.routes import version_number
 from forwardpass.pipeline.bounds import refuse
 
+SERVICE = "inference.GRPCInferenceService"
 NOT_READY = frozenset({Code.NOT_READY, Code.PIPELINE_NOT_FOUND, Code.VERSION_NOT_FOUND, Code.MODEL_UNAVAILABLE})
 
 
@@ -85,6 +86,12 @@ def _plain(value: Message, where: str) -> object:
     return getattr(value, kind)
 
 
+def _service(message: Message) -> Mapping[str, str]:
+    if message.service not in ("", SERVICE):
+        raise Refused(Code.ROUTE_NOT_FOUND, f"there is no service '{show(message.service)}' (services: {SERVICE})")
+    return {}
+
+
 METHODS: Mapping[str, Described] = {
     "ServerLive": Described("ServerLiveRequest", "ServerLiveResponse"),
     "ServerReady": Described("ServerReadyRequest", "ServerReadyResponse", failed=_not_ready),
@@ -105,8 +112,7 @@ METHODS: Mapping[str, Described] = {
         "RepositoryModelUnloadRequest", "RepositoryModelUnloadResponse", _controlled, _control, lambda answer: {}
     ),
     "Check": Described(
-        "HealthCheckRequest", "HealthCheckResponse", lambda message: {"pipeline": message.service},
-        answer=lambda answer: {"status": "SERVING"},
+        "HealthCheckRequest", "HealthCheckResponse", _service, answer=lambda answer: {"status": "SERVING"},
         failed=lambda failure: {"status": "NOT_SERVING"} if failure.code is Code.NOT_READY else None,
     ),
 }  # fmt: skip

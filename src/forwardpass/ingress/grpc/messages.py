@@ -11,7 +11,7 @@ from typing import Any
 Message = Any
 """An instance of a class of ``classes``; protobuf makes these classes at run time, so no type names their fields."""
 
-_DURATIONS = "success fail queue compute_input compute_infer compute_output cache_hit cache_miss".split()
+_DURATIONS = ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]
 
 _MESSAGES: Mapping[str, str] = {
     "ServerLiveRequest": "",

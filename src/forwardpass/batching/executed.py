@@ -1,0 +1,44 @@
+"""What a version's workers have run: exact sums, kept for as long as the version is loaded."""
+
+from dataclasses import dataclass, field
+
+from forwardpass.core.timeline import BatchReport
+
+EXACT_ROWS_MAX = 1024
+"""Sizes up to here are told apart; a larger one counts with the next power of two, so that there are few of them."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """Batches of one size, and how long they took in the worker together."""
+
+    count: int = 0
+    preprocess_s: float = 0.0
+    execute_s: float = 0.0
+    postprocess_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Executed:
+    """Batches that a worker answered, whatever became of their rows and whoever still waited for them.
+
+    A row that ran again alone, after its batch had lost its worker, was executed once: a lost batch is not counted.
+    """
+
+    executions: int = 0
+    rows: int = 0
+    by_rows: dict[int, Runs] = field(default_factory=dict)
+
+    def add(self, report: BatchReport) -> None:
+        """``report`` has its durations."""
+        self.executions += 1
+        self.rows += report.rows
+        runs = self.by_rows.setdefault(_counted_as(report.rows), Runs())
+        runs.count += 1
+        runs.preprocess_s += report.preprocess_s
+        runs.execute_s += report.execute_s
+        runs.postprocess_s += report.postprocess_s
+
+
+def _counted_as(rows: int) -> int:
+    return rows if rows <= EXACT_ROWS_MAX else 1 << (rows - 1).bit_length()

@@ -1,0 +1,126 @@
+"""The four clients of tritonclient, asked alike: the asynchronous ones by a loop of their own."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc
+import tritonclient.grpc.aio
+import tritonclient.http
+import tritonclient.http.aio
+from tests.clients.checks import Served
+from tritonclient.utils import np_to_triton_dtype
+
+Array = Any
+"""A numpy array; the clients' packages have no types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A client's module and where it connects to."""
+
+    module: ModuleType
+    grpc: bool
+    waits: bool  # its methods are coroutines
+
+    @property
+    def name(self) -> str:
+        return self.module.__name__
+
+
+WAYS = (
+    Way(tritonclient.http, grpc=False, waits=False),
+    Way(tritonclient.http.aio, grpc=False, waits=True),
+    Way(tritonclient.grpc, grpc=True, waits=False),
+    Way(tritonclient.grpc.aio, grpc=True, waits=True),
+)
+
+
+class Asking:
+    """One client. ``call`` is any of its methods, answered."""
+
+    def __init__(self, way: Way, client: Any, runner: "asyncio.Runner") -> None:
+        self.way = way
+        self.client = client
+        self._runner = runner
+
+    def call(self, method: str, *given: Any, **named: Any) -> Any:
+        if not self.way.waits:
+            return getattr(self.client, method)(*given, **named)
+
+        async def call() -> Any:
+            return await getattr(self.client, method)(*given, **named)
+
+        return self._runner.run(call())
+
+    def infer(self, model: str, inputs: dict[str, Array], outputs: "list[Any] | None" = None, **named: Any) -> Any:
+        """All inputs as the client sends them when nobody says otherwise: binary."""
+        return self.call("infer", model, [self.input(name, array) for name, array in inputs.items()], outputs=outputs, **named)
+
+    def input(self, name: str, array: Array, **named: Any) -> Any:
+        given = self.way.module.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+        given.set_data_from_numpy(array, **named)
+        return given
+
+    def output(self, name: str, **named: Any) -> Any:
+        return self.way.module.InferRequestedOutput(name, **named)
+
+    def together(self, calls: "list[tuple[str, dict[str, Array]]]") -> list[Any]:
+        """All of them in flight at the same time, as this client does it; the answers in their order."""
+        given = [(model, [self.input(name, array) for name, array in inputs.items()]) for model, inputs in calls]
+        if self.way.waits:
+
+            async def gather() -> list[Any]:
+                return await asyncio.gather(*(self.client.infer(model, inputs) for model, inputs in given))
+
+            return self._runner.run(gather())
+        if self.way.grpc:
+            return _by_callbacks(self.client, given)
+        pending = [self.client.async_infer(model, inputs) for model, inputs in given]
+        return [each.get_result(timeout=30) for each in pending]
+
+
+def _by_callbacks(client: Any, given: "list[tuple[str, list[Any]]]") -> list[Any]:
+    from queue import Queue
+
+    ended: Queue[tuple[int, Any, Any]] = Queue()
+    for place, (model, inputs) in enumerate(given):
+        client.async_infer(model, inputs, lambda result, error, place=place: ended.put((place, result, error)))
+    results: dict[int, Any] = {}
+    while len(results) < len(given):
+        place, result, error = ended.get(timeout=30)
+        if error is not None:
+            raise error
+        results[place] = result
+    return [results[place] for place in range(len(given))]
+
+
+@contextmanager
+def asking(way: Way, served: Served, **named: Any) -> Iterator[Asking]:
+    address = served.grpc if way.grpc else served.http
+    if way.waits:
+        with asyncio.Runner() as runner:
+
+            async def connect() -> Any:
+                return way.module.InferenceServerClient(address, **named)
+
+            client = runner.run(connect())
+            try:
+                yield Asking(way, client, runner)
+            finally:
+                runner.run(client.close())
+    else:
+        client = way.module.InferenceServerClient(address, **named)
+        try:
+            yield Asking(way, client, None)  # type: ignore[arg-type]  # only coroutines want one
+        finally:
+            client.close()
+
+
+def sixteen() -> dict[str, Array]:
+    """Triton's own example: 0 to 15, and ones."""
+    return {"INPUT0": np.arange(16, dtype=np.int32).reshape(1, 16), "INPUT1": np.ones((1, 16), np.int32)}
