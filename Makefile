@@ -5,14 +5,18 @@ BIN := .venv/bin
 MADE := .venv/.made
 LOCKING := build/locking
 
+# Real clients: each environment of tests/clients/environments is one of those that go together.
+CLIENTS := build/clients
+ENVIRONMENTS := triton kserve openai mlflow
+
 # Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
 SERVICES := curl wrk espeak-ng
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo examples test check docs bench services lock
+.PHONY: help setup demo examples test check clients docs bench services lock clients-lock
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
 setup: $(MADE) ## the virtual environment, from requirements.lock; quick when nothing changed
 
@@ -41,6 +45,24 @@ check: setup ## format, lint, types, architecture, docs
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_architecture.py tests/test_docs.py
 
+clients: setup $(ENVIRONMENTS:%=$(CLIENTS)/%/.made) $(CLIENTS)/perf_analyzer/.made ## every client that people have, against our server
+	$(BIN)/python -m tests.clients.run
+
+# pip takes minutes for these, uv seconds; it is locked like the rest.
+$(CLIENTS)/installer/.made: tests/clients/environments/installer.lock
+	$(PYTHON) -m venv --clear $(CLIENTS)/installer
+	$(CLIENTS)/installer/bin/pip install --quiet --require-hashes -r $<
+	@touch $@
+
+$(CLIENTS)/%/.made: tests/clients/environments/%.lock $(CLIENTS)/installer/.made
+	$(CLIENTS)/installer/bin/uv venv --quiet --clear --no-python-downloads --python $(PYTHON) $(CLIENTS)/$*
+	$(CLIENTS)/installer/bin/uv pip sync --quiet --require-hashes --python $(CLIENTS)/$*/bin/python $<
+	@touch $@
+
+$(CLIENTS)/perf_analyzer/.made: tests/clients/perf_analyzer.py $(MADE)
+	$(BIN)/python tests/clients/perf_analyzer.py
+	@touch $@
+
 docs: setup ## docs/reference.md, docs/steps.md and src/forwardpass/use.pyi, written from the code
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_steps.py
@@ -49,6 +71,7 @@ docs: setup ## docs/reference.md, docs/steps.md and src/forwardpass/use.pyi, wri
 bench: examples ## what the server adds to the model, and the steps to their libraries, in ratios of one run
 	$(BIN)/python bench/overhead.py
 	$(BIN)/python bench/steps.py
+	$(BIN)/python bench/protocols.py
 
 services: ## programs that pip cannot install
 	@missing=""; for name in $(SERVICES); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
@@ -67,3 +90,16 @@ lock: ## requirements.lock, from pyproject.toml: the newest versions of everythi
 	@cat $(LOCKING)/found >> $(LOCKING)/new
 	@! grep -n '://\|index-url\|find-links\|^-e\|^\.' $(LOCKING)/new
 	@mv $(LOCKING)/new requirements.lock
+
+clients-lock: ## tests/clients/environments/*.lock, from the .in files beside them
+	$(PYTHON) -m venv $(LOCKING)
+	$(LOCKING)/bin/pip install --quiet uv
+	@for name in installer $(ENVIRONMENTS); do \
+	  echo "clients-lock: $$name"; \
+	  echo "# Made by 'make clients-lock' from $$name.in. Do not edit." > $(LOCKING)/new; \
+	  $(LOCKING)/bin/uv pip compile tests/clients/environments/$$name.in --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --upgrade --quiet --output-file $(LOCKING)/found-$$name || exit 1; \
+	  cat $(LOCKING)/found-$$name >> $(LOCKING)/new; \
+	  ! grep -n '://\|index-url\|find-links\|^-e\|^\.' $(LOCKING)/new || exit 1; \
+	  mv $(LOCKING)/new tests/clients/environments/$$name.lock; \
+	done

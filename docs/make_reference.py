@@ -33,6 +33,7 @@ DEFINITION = {
     "[batch.padding]": pipeline.Padding,
     "[queue]": pipeline.Queue,
     "[sequence]": pipeline.Sequences,
+    "[task]": pipeline.Task,
     "[workers]": pipeline.Workers,
     "[[golden]]": pipeline.Golden,
 }

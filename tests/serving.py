@@ -42,6 +42,7 @@ class Server:
     admin_port: int
     log: Path
     output: list[str] = field(default_factory=list)
+    grpc_port: int = 0  # served when the settings say grpc.serve
 
     def call(
         self,
@@ -129,22 +130,27 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    *sources: Path, data: Path, ready: bool = True, settings: Mapping[str, object] | None = None
+    *sources: Path,
+    data: Path,
+    ready: bool = True,
+    settings: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """A server over these sources; ended at the end of the block, by force if it must be."""
-    port, admin_port = free_port(), free_port()
+    port, admin_port, grpc_port = free_port(), free_port(), free_port()
     values = {"run.data": data, "run.ready_grace_s": 0.0, "run.drain_s": 10.0, "grpc.serve": "off", **(settings or {})}
+    ports = ("--port", str(port), "--admin-port", str(admin_port), "--grpc-port", str(grpc_port))
     sets = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
     data.mkdir(parents=True, exist_ok=True)
     log = data / f"server-{port}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command("serve", *sources, "--port", str(port), "--admin-port", str(admin_port), *sets),
+            command("serve", *sources, *ports, *sets),
             stdout=sink,
             stderr=sink,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
-    server = Server(process, port, admin_port, log)
+    server = Server(process, port, admin_port, log, grpc_port=grpc_port)
     try:
         wait_until(lambda: process.poll() is not None or _listens(server, ready), START_LIMIT_S)
         if ready:

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # ``trial`` is one version with the path of a request around it, and no server.
     ("ingress", "jobs", "settings", "trial"),
     # ``overview`` reads the parts that ``app`` builds; ``front`` puts the data plane together for it.
-    ("overview", "front"),
+    ("overview", "front", "catalogue"),
     # ``fitted`` writes versions of fitted estimators.
     ("app", "starting", "asking", "client", "use", "fitted"),
     # ``building`` is a pipeline written in Python and run in the same process: it answers as the client does.
@@ -53,6 +53,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 
 CATCHES_EVERYTHING: dict[str, str] = {
     "core/own_code.py": "forgets a module that did not load, then raises again",
+    "ingress/admin_border.py": "a border: a defect costs one request of the operator",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
     "ingress/inference.py": "counts what ended, then raises again",

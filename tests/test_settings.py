@@ -25,6 +25,26 @@ def test_a_section_that_is_no_table_is_refused_with_and_without_an_override(tmp_
         assert refusal.value.code is Code.SETTINGS_INVALID
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cors_origins", ["*"]), ("cors_origins", ["null"]), ("cors_origins", ["https://a.example/"]),
+        ("cors_origins", ["https://A.example"]), ("cors_origins", ["a.example"]), ("cors_origins", ["https://*.example"]),
+        ("unix_socket", "x.sock"), ("unix_socket", "/" + "x" * 107), ("unix_socket", "/a\0b"),
+        ("unix_socket_mode", "rw-------"), ("unix_socket_mode", "1777"), ("unix_socket_mode", "0999"),
+    ],
+)  # fmt: skip
+def test_what_opens_the_data_plane_is_checked_before_anything_listens(key: str, value: object) -> None:
+    with pytest.raises(Misconfigured) as refusal:
+        read(None, {f"data.{key}": value})
+    assert [problem.key for problem in refusal.value.problems] == [f"data.{key}"]
+
+
+def test_origins_are_whole_and_exact() -> None:
+    origins = ["https://a.example", "http://localhost:3000", "http://[::1]:8080", "chrome-extension://abcdef"]
+    assert read(None, {"data.cors_origins": origins}).data.cors_origins == tuple(origins)
+
+
 def test_every_problem_is_listed(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text("[data]\nprot = 1\nport = 70000\n[extra]\n")

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from forwardpass.core.errors import Failure, Misconfigured
-from forwardpass.core.pipeline import Batch, Checks, Golden, Input, Padding, Queue, Rule, Sequences, Step, Workers
+from forwardpass.core.pipeline import Batch, Checks, Golden, Input, Padding, Queue, Rule, Sequences, Step, Task, Workers
 
 if TYPE_CHECKING:
     from forwardpass import use
@@ -33,6 +33,7 @@ __all__ = [
     "Rule",
     "Sequences",
     "Step",
+    "Task",
     "Turn",
     "Workers",
     "from_catboost",

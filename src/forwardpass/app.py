@@ -6,29 +6,32 @@ import logging
 import os
 import resource
 import signal
-import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from forwardpass.catalogue import Catalogue, Key, find, latest, log_failure, problems_of
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.kinds import kinds
-from forwardpass.front import data_plane
+from forwardpass.front import control_endpoints, data_plane, edge_of, endpoints_of, grpc_plane
 from forwardpass.ingress.admin import AdminPlane, listening
+from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpLimits
+from forwardpass.ingress.sockets import at_path, at_port
+from forwardpass.ingress.tls import Certificates
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
-from forwardpass.pipeline.repository import Found, scan, sweep, take_in
+from forwardpass.pipeline.repository import Found, sweep, take_in
 from forwardpass.pipeline.trust import Trust
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
@@ -41,7 +44,6 @@ UNLOAD_LIMIT_S = 30.0
 READY_LOOK_S = 0.1
 FILES_BESIDE = 256  # descriptors beside the data plane's connections: models, workers, the admin plane
 GC_THRESHOLDS = (5_000, 20, 50)
-Key = tuple[str, int]
 _log = logging.getLogger("forwardpass.app")
 
 
@@ -51,6 +53,7 @@ class Addresses:
 
     data: str
     admin: str
+    grpc: str = ""  # empty: not served
 
 
 class App:
@@ -76,10 +79,18 @@ class App:
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
         self.inference = Inference(self.handle, clock, settings.data.pipeline)
-        self.data_plane = data_plane(settings, self.inference, self.why_not_ready, PRODUCT_VERSION)
-        self.http = HttpServer(self.data_plane.respond, _http_limits(settings), clock, _tls(settings))
-        self.admin = AdminPlane(self, self.receipts, self.metrics)
-        self._overview = Overview(self.routes, self.metrics, self.http, self.inference)
+        every = settings.run.versions == "all"
+        catalogue = Catalogue(sources, self.routes, self._load, self.unload, self._failures, every=every)
+        control = control_endpoints(catalogue)
+        endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
+        edge, limits = edge_of(settings, clock), _http_limits(settings)
+        self.data_plane = data_plane(settings, self.inference, endpoints, edge)
+        self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
+        self.certificates: list[Certificates] = []
+        self.http = HttpServer(self.data_plane.respond, limits, clock, self._tls("http/1.1"))
+        self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2")) if self.grpc_plane else None
+        self.admin = AdminPlane(self, self.receipts, self.metrics, control)
+        self._overview = Overview(self.routes, self.metrics, self.http, self.grpc, self.inference)
 
     async def run(self) -> int:
         """Listen, load, answer, and on SIGTERM or SIGINT: not ready, then no new connections, drain, end."""
@@ -128,12 +139,12 @@ class App:
 
     async def load(self, pipeline: str, number: int) -> None:
         """Take a version of the repository in and load it. Raises Refused when it is not there."""
-        found, twice, _ = await asyncio.to_thread(_find, self._sources)
-        if (pipeline, number) in twice:
-            raise Misconfigured(Code.DEFINITION_INVALID, (twice[pipeline, number],))
-        if (pipeline, number) not in found:
+        findings = await asyncio.to_thread(find, self._sources)
+        if (pipeline, number) in findings.twice:
+            raise Misconfigured(Code.DEFINITION_INVALID, (findings.twice[pipeline, number],))
+        if (pipeline, number) not in findings.found:
             raise Refused(Code.VERSION_NOT_FOUND, f"the repository has no {pipeline} version {number}")
-        await self._load(found[pipeline, number])
+        await self._load(findings.found[pipeline, number])
 
     async def unload(self, pipeline: str, number: int) -> None:
         wanted = (pipeline, number) in self._wanted
@@ -166,13 +177,12 @@ class App:
 
     def _find_wanted(self) -> list[Found]:
         """What the settings say to load of all that is in the sources. Raises Misconfigured with every problem."""
-        found, twice, empty = _find(self._sources)
-        if twice or empty:
-            raise Misconfigured(Code.DEFINITION_INVALID, (*twice.values(), *empty))
-        if self.settings.run.versions == "all":
-            return list(found.values())
-        latest = {pipeline: found[pipeline, number] for pipeline, number in sorted(found)}
-        return list(latest.values())
+        findings = find(self._sources)
+        for problem in findings.ignored:
+            _log.warning("ignored in the repository", extra={"event": {"problem": problem}})
+        if findings.twice or findings.empty:
+            raise Misconfigured(Code.DEFINITION_INVALID, (*findings.twice.values(), *findings.empty))
+        return list(findings.found.values()) if self.settings.run.versions == "all" else latest(findings.found)
 
     async def _load_all(self, wanted: Sequence[Found]) -> None:
         """As many at a time as there are cores; a version that cannot be loaded does not stop the others."""
@@ -185,9 +195,7 @@ class App:
                     await self._load(found)
                 except Failure as failure:
                     self._failures[(found.pipeline, found.number)] = failure
-                    for problem in _problems(found, failure):
-                        event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
-                        _log.error(str(problem), extra={"event": {**event, "detail": failure.detail}})
+                    log_failure(found, failure)
 
         async with asyncio.TaskGroup() as loading:
             for found in wanted:
@@ -207,7 +215,7 @@ class App:
 
     def _raise_failures(self, wanted: Sequence[Found]) -> None:
         failures = [(found, self._failures[(found.pipeline, found.number)]) for found in wanted]
-        problems = tuple(problem for found, failure in failures for problem in _problems(found, failure))
+        problems = tuple(problem for found, failure in failures for problem in problems_of(found, failure))
         detail = "\n".join(failure.detail for _, failure in failures if failure.detail)
         raise Misconfigured(failures[0][1].code, problems, detail=detail)
 
@@ -224,14 +232,19 @@ class App:
         return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"))
 
     async def _listen(self, stack: AsyncExitStack) -> None:
-        data = _bound("data", self.settings.data.host, self.settings.data.port)
-        admin = _bound("admin", self.settings.admin.host, self.settings.admin.port)
+        data = at_port("data", self.settings.data.host, self.settings.data.port)
+        admin = at_port("admin", self.settings.admin.host, self.settings.admin.port)
         await self.http.start(sock=data)
+        if path := self.settings.data.unix_socket:
+            await self.http.start(sock=stack.enter_context(at_path(path, int(self.settings.data.unix_socket_mode, 8))))
+        if self.grpc is not None:
+            await self.grpc.start(sock=at_port("grpc", self.settings.data.host, self.settings.grpc.port))
         await stack.enter_async_context(listening(self.admin.application(), admin))
         scheme = "https" if self.settings.data.tls_certificate else "http"
         self.addresses = Addresses(
             f"{scheme}://{self.settings.data.host}:{self.http.port}",
             f"http://{self.settings.admin.host}:{admin.getsockname()[1]}",
+            f"{self.settings.data.host}:{self.grpc.port}" if self.grpc is not None else "",
         )
         self.started.set()
 
@@ -242,8 +255,14 @@ class App:
         """
         run = self.settings.run
         await _either(self._hurry, run.ready_grace_s)
-        self.http.stop_accepting()
-        for end in (self.http.drain, self.fleet.close):
+        listeners = [listener for listener in (self.http, self.grpc) if listener is not None]
+        for listener in listeners:
+            listener.stop_accepting()
+
+        async def drain(grace_s: float) -> None:
+            await asyncio.gather(*[listener.drain(grace_s) for listener in listeners])
+
+        for end in (drain, self.fleet.close):
             ending, hurry = asyncio.create_task(end(run.drain_s)), asyncio.create_task(self._hurry.wait())
             await asyncio.wait((ending, hurry), return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
@@ -258,34 +277,20 @@ class App:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.close)
         loop.add_signal_handler(signal.SIGINT, lambda: self.close(hurry=True))
+        if self.certificates:
+            loop.add_signal_handler(signal.SIGHUP, self._renew_certificates)
 
+    def _renew_certificates(self) -> None:
+        for certificates in self.certificates:
+            certificates.renew()
 
-def _find(sources: Sequence[Path]) -> tuple[dict[Key, Found], dict[Key, Problem], list[Problem]]:
-    """Every version that is in one place; what is in two; and the sources in which there is nothing."""
-    found: dict[Key, Found] = {}
-    twice: dict[Key, Problem] = {}
-    empty: list[Problem] = []
-    for source in sources:
-        scanned = scan(source)
-        for problem in scanned.ignored:
-            _log.warning("ignored in the repository", extra={"event": {"problem": problem}})
-        if not scanned.found:
-            allowed = "a model file, a pipeline folder or a repository"
-            empty.append(Problem(str(source), "", "no pipeline was found here", allowed))
-        for one in scanned.found:
-            key = (one.pipeline, one.number)
-            first = found.setdefault(key, one)
-            if first.source != one.source:
-                text = f"{one.pipeline} version {one.number} is in {first.source} too"
-                twice[key] = Problem(str(one.source), "", text, "every version in one place only")
-    return found, twice, empty
-
-
-def _problems(found: Found, failure: Failure) -> tuple[Problem, ...]:
-    """Of several versions, each must say where it is: files are named from the version's folder on."""
-    if isinstance(failure, Misconfigured):
-        return tuple(replace(problem, file=str(found.folder / problem.file)) for problem in failure.problems)
-    return (Problem(str(found.source), "", failure.text, ""),)
+    def _tls(self, protocol: str) -> ssl.SSLContext | None:
+        """For a listener of that protocol, if there is a certificate."""
+        data = self.settings.data
+        if not data.tls_certificate:
+            return None
+        self.certificates.append(Certificates(data.tls_certificate, data.tls_key, self._clock, protocol))
+        return self.certificates[-1].context
 
 
 def _allow_files(connections_max: int) -> None:
@@ -308,38 +313,6 @@ def _http_limits(settings: Settings) -> HttpLimits:
         connections_per_address_max=limits.connections_per_address_max,
         hosts=settings.data.hosts,
     )
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if not settings.data.tls_certificate:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.data.tls_certificate, settings.data.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        problem = Problem(
-            "settings", "data.tls_certificate", f"cannot be used: {error}", "a PEM certificate and its key"
-        )
-        raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
-    return context
-
-
-def _bound(plane: str, host: str, port: int) -> socket.socket:
-    """A listening socket. Raises Misconfigured port_in_use."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        problem = Problem(
-            "settings", f"{plane}.port", f"cannot listen on {host}:{port}: {error.strerror}", "a free port; 0 takes any"
-        )
-        raise Misconfigured(Code.PORT_IN_USE, (problem,)) from error
-    sock.setblocking(False)
-    return sock
 
 
 async def _either(event: asyncio.Event, timeout_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--port", type=int, help="Port of the data plane (0: any).")
 @click.option("--grpc-port", type=int, help="Port of gRPC (0: any).")
 @click.option("--admin-port", type=int, help="Port of the admin plane (0: any).")
@@ -75,7 +76,7 @@ def serve(
     file: Path | None,
     values: tuple[str, ...],
 ) -> None:
-    """Serve model files, pipeline folders or repositories of <pipeline>/<version>/."""
+    """Serve model files, pipeline folders or repositories of <pipeline>/<version>/; run.source if none is named."""
     import uvloop
 
     from forwardpass.app import App
@@ -86,7 +87,7 @@ def serve(
     log.start(settings.run.log)
 
     async def run() -> int:
-        app = App(settings, sources)
+        app = App(settings, sources or (Path(settings.run.source),))
         running = asyncio.create_task(app.run())
         for event, tell in ((app.started, _tell_started), (app.ready, _tell_ready)):
             waiting = asyncio.create_task(event.wait())
@@ -224,12 +225,15 @@ def config(file: Path | None, values: tuple[str, ...]) -> None:
 
 
 @main.command()
+@settings_options
 @clearly
-def routes() -> None:
+def routes(file: Path | None, values: tuple[str, ...]) -> None:
     """Print every route of both planes: plane, protocol, method, path, scope, largest body, what it does."""
+    from forwardpass.ingress.platform_routes import platform_routes
     from forwardpass.ingress.route_table import ROUTES
 
-    for route in ROUTES:
+    data = _settings(file, values).data
+    for route in (*ROUTES, *platform_routes(data.health_route, data.predict_route)):
         needs = f" (needs {route.needs})" if route.needs else ""
         where = f"{route.plane:6}{route.protocol:5}{route.method.decode():7}{route.pattern:58}"
         click.echo(f"{where}{route.scope:9}{route.body:6}{route.summary}{needs}")
@@ -271,7 +275,7 @@ def _settings(file: Path | None, values: Sequence[str], flags: dict[str, Any] | 
             overrides[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             overrides[key] = text  # a plain word is a string
-    return read(file, {**overrides, **(flags or {})})
+    return read(file, {**overrides, **(flags or {})}, os.environ)
 
 
 def _told_about(file: Path | None, values: Sequence[str]) -> "Settings":

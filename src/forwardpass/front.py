@@ -1,24 +1,92 @@
 """The data plane put together: which dialects and endpoints answer its routes, with the settings in force."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.ingress.cors import Origins
 from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialect import Endpoint
 from forwardpass.ingress.dialects.table import DIALECTS
+from forwardpass.ingress.dialects.v2_metadata import CONTROL_EXTENSIONS, EXTENSIONS
+from forwardpass.ingress.edge import Edge
+from forwardpass.ingress.endpoints import log_settings
 from forwardpass.ingress.endpoints.description import Description
+from forwardpass.ingress.endpoints.openai import Models
+from forwardpass.ingress.endpoints.openapi import Documentation
+from forwardpass.ingress.endpoints.platform import Containers, Platform
+from forwardpass.ingress.endpoints.repository import ModelControl, Repository
+from forwardpass.ingress.endpoints.statistics import Statistics
+from forwardpass.ingress.endpoints.tei import TeiDescription
+from forwardpass.ingress.grpc.plane import GrpcPlane
+from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.inference import Inference
+from forwardpass.ingress.platform_routes import platform_routes
+from forwardpass.ingress.rates import Quota, Rates
 from forwardpass.ingress.route_table import routes_of
+from forwardpass.ingress.routes import Route
 from forwardpass.settings import Settings
 
 
-def data_plane(
-    settings: Settings, inference: Inference, why_not_ready: Callable[[], str], product_version: str
-) -> DataPlane:
-    """Every route of the table has somebody here who answers it."""
-    endpoints: dict[str, Endpoint] = {
-        **Description(inference, why_not_ready, product_version).endpoints(),
+def endpoints_of(
+    settings: Settings,
+    inference: Inference,
+    why_not_ready: Callable[[], str],
+    product_version: str,
+    control: Mapping[str, Endpoint],
+) -> dict[str, Endpoint]:
+    """Every route of the data plane has somebody here who answers it; ``control`` are those that both planes have."""
+    extensions = (*EXTENSIONS, *(CONTROL_EXTENSIONS if settings.data.model_control else ()))
+    return {
+        **Description(inference, why_not_ready, product_version, extensions).endpoints(),
+        **Statistics(inference).endpoints(),
+        **Platform(inference, why_not_ready, product_version).endpoints(),
+        **Models(inference).endpoints(),
+        **TeiDescription(inference, product_version).endpoints(),
+        **Documentation(inference, _routes(settings), _switched_on(settings), product_version).endpoints(),
+        **control,
     }
-    return DataPlane(inference, routes_of("data"), DIALECTS, endpoints, _switched_on(settings))
+
+
+def data_plane(settings: Settings, inference: Inference, endpoints: Mapping[str, Endpoint], edge: Edge) -> DataPlane:
+    """What is answered over HTTP."""
+    return DataPlane(inference, _routes(settings), DIALECTS, endpoints, _switched_on(settings), edge)
+
+
+def grpc_plane(
+    settings: Settings, inference: Inference, endpoints: Mapping[str, Endpoint], edge: Edge, clock: Clock
+) -> GrpcPlane | None:
+    """What is answered over gRPC; None when it is off. Raises Misconfigured runtime_missing."""
+    serve = settings.grpc.serve
+    if serve == "off" or (serve == "auto" and find_spec("google.protobuf") is None):
+        return None
+    try:
+        return GrpcPlane(inference, routes_of("data", "grpc"), endpoints, edge, clock, _switched_on(settings))
+    except ImportError as error:
+        problem = Problem("settings", "grpc.serve", "protobuf is not installed", "pip install 'forwardpass[grpc]'")
+        raise Misconfigured(Code.RUNTIME_MISSING, (problem,)) from error
+
+
+def control_endpoints(repository: Repository) -> dict[str, Endpoint]:
+    """What changes the server while it runs, for clients of V2 and for SageMaker."""
+    return {**ModelControl(repository).endpoints(), **Containers(repository).endpoints(), **log_settings.ENDPOINTS}
+
+
+def edge_of(settings: Settings, clock: Clock) -> Edge:
+    """What holds for every request, whichever way it comes."""
+    data, limits = settings.data, settings.limits
+    return Edge(
+        Origins(frozenset(map(str.encode, data.cors_origins))),
+        Rates(Quota(limits.requests_per_minute), clock) if limits.requests_per_minute else None,
+        KeptAnswers(limits.idempotency_ttl_s, limits.idempotency_bytes_max, clock),
+        data.compress_bytes_min,
+    )
+
+
+def _routes(settings: Settings) -> tuple[Route, ...]:
+    """Of the data plane over HTTP."""
+    return (*routes_of("data"), *platform_routes(settings.data.health_route, settings.data.predict_route))
 
 
 def _switched_on(settings: Settings) -> frozenset[str]:

@@ -1,10 +1,11 @@
 """What the server says of itself: the status for people and the gauges of the metrics, read from its parts when asked."""
 
 import resource
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.inference import Inference
 from forwardpass.observe.metrics import Metrics, Samples
@@ -19,6 +20,7 @@ class Overview:
     routes: Routes
     metrics: Metrics
     http: HttpServer
+    grpc: GrpcServer | None
     inference: Inference
 
     def status(self) -> dict[str, Any]:
@@ -29,6 +31,7 @@ class Overview:
             "running": http.running,
             "cancelled": http.cancelled,
             "refused": {code.value: count for code, count in http.refused.items()},
+            "grpc": asdict(self.grpc.statistics()) if self.grpc is not None else None,
             "other_requests": dict(self.inference.outside),
             "versions": [self._variant_status(variant) for variant in self.routes.variants()],
         }

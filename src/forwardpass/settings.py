@@ -1,10 +1,14 @@
-"""The server's own settings: one frozen object, one section per part, read from ``server.toml`` and the command line.
+"""The server's own settings: one frozen object, one section per part.
+
+Read from the command line, from ``server.toml``, and from the variables by which platforms tell containers where to
+listen; of these the first that has a value gives it.
 
 Printed by ``forwardpass config`` and served on the admin plane. Unknown keys and values out of bounds are refused with
 the key, what was found and what is allowed.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -12,6 +16,11 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from forwardpass.core.errors import Code, Misconfigured, Problem
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+UNIX_PATH_BYTES_MAX = 107
+"""What the system has room for."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
 def _option(default: Any, doc: str, *, low: float | None = None, high: float | None = None) -> Any:
@@ -22,12 +31,23 @@ def _option(default: Any, doc: str, *, low: float | None = None, high: float | N
 class Data:
     """The data plane: where clients come in."""
 
-    host: str = _option("127.0.0.1", "address to listen on; only loopback until there is authentication")
+    host: str = _option("127.0.0.1", "address to listen on; another than loopback needs open_to_network")
+    open_to_network: bool = _option(
+        False, "any host may be listened on, and whoever reaches it may ask: for platforms that authenticate in front"
+    )
     port: int = _option(8000, "port; 0 takes a free one", low=0, high=65535)
     hosts: tuple[str, ...] = _option((), "Host names that are answered; empty: any")
-    tls_certificate: str = _option("", "PEM file; with tls_key turns TLS on")
+    unix_socket: str = _option("", "path of a Unix socket that is served too, without TLS; empty: none")
+    unix_socket_mode: str = _option("0600", "its permissions, in octal")
+    tls_certificate: str = _option("", "PEM file; with tls_key turns TLS on; read again when it changes, and on SIGHUP")
     tls_key: str = _option("", "PEM file of the certificate's key")
+    cors_origins: tuple[str, ...] = _option((), "origins of web pages that may ask, besides the server's own")
+    compress_bytes_min: int = _option(
+        16 * 1024, "answers from this size on are compressed for clients that accept it; 0: none", low=0, high=2**31
+    )
     pipeline: str = _option("", "who answers requests that name no pipeline; empty: the only one that is served")
+    health_route: str = _option("", "a further path that answers as /ping does; empty: none")
+    predict_route: str = _option("", "a further path that answers as /invocations does; empty: none")
     model_control: bool = _option(False, "V2's model repository and logging requests, for clients of the data plane")
 
 
@@ -57,6 +77,9 @@ class Limits:
     connections_max: int = _option(1000, "open connections", low=1, high=100_000)
     connections_per_address_max: int = _option(1000, "open connections from one address", low=1, high=100_000)
     deadline_s: float = _option(30.0, "deadline of a request that names none", low=0.001, high=300)
+    requests_per_minute: int = _option(0, "of one address, health aside; 0: any number", low=0, high=10_000_000)
+    idempotency_ttl_s: float = _option(3600.0, "how long the answer to an Idempotency-Key is kept", low=1, high=86_400)
+    idempotency_bytes_max: int = _option(64 * 1024 * 1024, "kept answers in all", low=64 * 1024, high=2**36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +87,7 @@ class Run:
     """How the server runs pipelines and stops."""
 
     threads: int = _option(0, "threads per version, shared by its workers; 0: one per core", low=0, high=1024)
+    source: str = _option("/opt/ml/model", "what is served when the command line names nothing")
     versions: str = _option("latest", "which versions of a pipeline are loaded: latest | all")
     data: str = _option("", "folder for the private store and the trust list; empty: the user's state folder")
     ready_grace_s: float = _option(
@@ -99,8 +123,11 @@ class Settings:
 SECTIONS: dict[str, type[Any]] = {"data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "run": Run}
 
 
-def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
-    """``overrides`` are "section.key" from the command line. Raises Misconfigured settings_invalid with every problem."""
+def read(path: Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """``overrides`` are "section.key" from the command line; ``environment`` has variables of platforms among others.
+
+    Raises Misconfigured settings_invalid with every problem.
+    """
     document: dict[str, Any] = {}
     name = str(path) if path else "command line"
     if path is not None:
@@ -115,6 +142,11 @@ def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
         table = document.setdefault(section, {})
         if isinstance(table, dict):  # what else it is, _section reports
             table[option] = value
+    for key, value in _from_platform(environment or {}).items():
+        section, _, option = key.partition(".")
+        table = document.setdefault(section, {})
+        if isinstance(table, dict):
+            table.setdefault(option, value)
     problems = [
         Problem(name, section, "unknown section", f"allowed: {', '.join(SECTIONS)}")
         for section in document
@@ -131,6 +163,28 @@ def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
     if problems:
         raise Misconfigured(Code.SETTINGS_INVALID, tuple(problems))
     return settings
+
+
+def _from_platform(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What SageMaker's and, with AIP_MODE=PREDICTION, Vertex AI's variables say. Raises Misconfigured settings_invalid."""
+    variables = {"SAGEMAKER_BIND_TO_PORT": "data.port"}
+    if environment.get("AIP_MODE") == "PREDICTION":
+        variables |= {
+            "AIP_HTTP_PORT": "data.port",
+            "AIP_HEALTH_ROUTE": "data.health_route",
+            "AIP_PREDICT_ROUTE": "data.predict_route",
+        }
+    given: dict[str, Any] = {}
+    for variable, key in variables.items():
+        value = environment.get(variable, "")
+        if value and key == "data.port":
+            if not (value.isascii() and value.isdigit() and 1 <= int(value[:10]) <= 65535):
+                problem = Problem("environment", variable, f"found {value!r}", "a port, 1 to 65535")
+                raise Misconfigured(Code.SETTINGS_INVALID, (problem,))
+            given.setdefault(key, int(value))
+        elif value:
+            given[key] = value
+    return given
 
 
 def _section(file: str, section: str, kind: type[Any], values: Any, problems: list[Problem]) -> Any:
@@ -174,17 +228,41 @@ def _name(hint: Any) -> str:
 def _impossible(file: str, settings: Settings) -> list[Problem]:
     problems: list[Problem] = []
     for section, host in (("data", settings.data.host), ("admin", settings.admin.host)):
-        if host not in ("127.0.0.1", "::1", "localhost"):
+        opened = section == "data" and settings.data.open_to_network
+        if host not in LOOPBACK and not opened:
             why = f"{host} can be reached from outside and there is no authentication"
-            problems.append(Problem(file, f"{section}.host", why, "127.0.0.1, ::1 or localhost"))
+            allowed = f"{' or '.join(LOOPBACK)}{'; or data.open_to_network' if section == 'data' else ''}"
+            problems.append(Problem(file, f"{section}.host", why, allowed))
+        if host in LOOPBACK and opened:
+            why = f"has no effect: {host} is reached from this machine only"
+            problems.append(Problem(file, "data.open_to_network", why, "false, or a host such as 0.0.0.0"))
     if bool(settings.data.tls_certificate) != bool(settings.data.tls_key):
         problems.append(
             Problem(file, "data.tls_certificate", "only one of tls_certificate and tls_key is set", "set both")
         )
+    problems += _impossible_data(file, settings.data)
     if settings.grpc.serve not in ("auto", "on", "off"):
         problems.append(Problem(file, "grpc.serve", f"found {settings.grpc.serve!r}", "auto, on or off"))
     if settings.run.versions not in ("latest", "all"):
         problems.append(Problem(file, "run.versions", f"found {settings.run.versions!r}", "latest or all"))
     if settings.run.log not in ("json", "text"):
         problems.append(Problem(file, "run.log", f"found {settings.run.log!r}", "json or text"))
+    return problems
+
+
+def _impossible_data(file: str, data: Data) -> list[Problem]:
+    problems: list[Problem] = []
+    for origin in data.cors_origins:
+        if origin == "*":
+            why = "'*' would let every page that somebody has open use this server"
+            problems.append(Problem(file, "data.cors_origins", why, "the origins that may, one by one"))
+        elif not _ORIGIN.fullmatch(origin):
+            allowed = "scheme, host and perhaps port, in lower case and no more: https://app.example"
+            problems.append(Problem(file, "data.cors_origins", f"found {origin!r}", allowed))
+    path = data.unix_socket
+    if path and (not os.path.isabs(path) or "\0" in path or len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX):
+        allowed = f"an absolute path of at most {UNIX_PATH_BYTES_MAX} bytes"
+        problems.append(Problem(file, "data.unix_socket", f"found {path!r}", allowed))
+    if not re.fullmatch("0?[0-7]{3}", data.unix_socket_mode):
+        problems.append(Problem(file, "data.unix_socket_mode", f"found {data.unix_socket_mode!r}", "0000 to 0777"))
     return problems

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,20 @@ WHY_CHARACTERS_MAX = 600
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the server listens, each ``host:port``; ``folder`` is for what a suite writes."""
+    """Where the server of all pipelines listens, each ``host:port``; ``folder`` is for what a suite writes.
+
+    ``alone`` are servers of one pipeline, by its name, as clients expect them that name none; "fuzzed" is one that may
+    be sent anything.
+    """
 
     http: str
     grpc: str
-    admin: str
     folder: str
+    alone: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
         return f"http://{self.http}"
-
-    @property
-    def admin_url(self) -> str:
-        return f"http://{self.admin}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Suite:
 
 
 def _why(error: BaseException) -> str:
-    line = next((frame.lineno for frame in traceback.extract_tb(error.__traceback__) if "suites" in frame.filename), 0)
+    line = next((frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.name == "_"), 0)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return f"line {line}: {text[:WHY_CHARACTERS_MAX]}"
 

@@ -12,7 +12,20 @@ import numpy as np
 from onnx import TensorProto
 from tests.clients import expected
 from tests.e2e.pipelines import OWN_MODEL, write_own
-from tests.fixtures_onnx import FLOAT, HALF, INT32, INT64, STRING, Shape, Value, accumulator, identity, node, simple, write
+from tests.fixtures_onnx import (
+    FLOAT,
+    HALF,
+    INT32,
+    INT64,
+    STRING,
+    Shape,
+    Value,
+    accumulator,
+    identity,
+    node,
+    simple,
+    write,
+)
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -42,7 +55,11 @@ NORMAL = '[[steps]]\nuse = "l2_norm"\n'
 TEXT_INPUT = '[[inputs]]\nname = "text"\ntype = "text"\nbytes_max = 10_000\n'
 
 EMBEDDER = (
-    'outputs = ["embedding"]\n' + TEXT_INPUT + EMBED_TEXT.format(given="", output="embedding") + NORMAL
+    'outputs = ["embedding"]\n'
+    + TEXT_INPUT
+    + EMBED_TEXT.format(given="", output="embedding")
+    + NORMAL
+    + '[task]\nkind = "embed"\ndimensions = [3, 4]\n'
 )
 RANKER = (
     """
@@ -74,6 +91,9 @@ metric = "dot"
 [[steps]]
 use = "rank"
 fields = ["document"]
+[task]
+kind = "rank"
+scale = "cosine"
 """
 )
 CLASSIFIER = (
@@ -142,15 +162,8 @@ def write_repository(root: Path) -> None:
     _defined(root, "embedder", EMBEDDER, _embedding_files)
     _defined(root, "ranker", RANKER, _embedding_files)
     _defined(root, "classifier", CLASSIFIER, _classifier_files)
-    write_table(root)
-    write_own(root / "slow" / "1", OWN_MODEL)
-    for path in root.rglob("*"):
-        os.utime(path, (LONG_AGO, LONG_AGO))
-
-
-def write_table(root: Path) -> None:
-    """A server of this pipeline alone is what a cloud platform starts."""
     _defined(root, "table", TABLE, _table_file)
+    write_own(root / "slow" / "1", OWN_MODEL)
     for path in root.rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
 

@@ -1,6 +1,6 @@
 """Every client that people have, against one server of ours: ``make clients``. One line per client and suite.
 
-``python tests/clients/run.py [PART_OF_A_SCRIPT_NAME ...]`` runs those suites only. Ends with 1 when any promise of any
+``python -m tests.clients.run [PART_OF_A_SCRIPT_NAME ...]`` runs those suites only. Ends with 1 when any promise of any
 suite does not hold.
 """
 
@@ -11,36 +11,47 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-
 from tests.clients import models
 from tests.clients.checks import Outcome, Served
-from tests.serving import forwardpass, free_port, serving
+from tests.serving import forwardpass, serving
 
+ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "clients"
 SCRIPT_LIMIT_S = 180.0
 AT_ONCE = 2
 """Scripts at a time."""
+VERTEX = {
+    "AIP_MODE": "PREDICTION",
+    "AIP_HEALTH_ROUTE": "/vertex/health",
+    "AIP_PREDICT_ROUTE": "/vertex/predict",
+}
+FUZZED = ("simple", "embedder", "ranker", "classifier", "table")
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A module of ``suites`` and the environment it runs in; ``alone``: a server of the table only, for platforms."""
+    """A module of ``suites``, the environment it runs in, and the servers it needs beside the one of everything."""
 
     module: str
     environment: str
+    alone: tuple[str, ...] = ()
 
 
 SCRIPTS = (
     Script("triton_infer", "triton"),
     Script("triton_grpc", "triton"),
     Script("triton_management", "triton"),
+    Script("kserve_sdk", "kserve"),
+    Script("openai_sdk", "openai"),
+    Script("rerank", "openai", ("ranker", "embedder", "classifier")),
+    Script("platforms", "mlflow", ("table",)),
+    Script("openapi", "openai", ("fuzzed",)),
+    Script("perf_analyzer", "triton"),
 )
 
 
@@ -48,7 +59,11 @@ def main(wanted: Sequence[str]) -> int:
     scripts = [each for each in SCRIPTS if not wanted or any(part in each.module for part in wanted)]
     started = time.monotonic()
     failed = passed = left_out = promises = 0
-    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as served, ThreadPoolExecutor(AT_ONCE) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _served(Path(folder), scripts) as served,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
         for outcomes in pool.map(lambda script: _outcomes(script, served), scripts):
             for (client, suite), group in groupby(outcomes, lambda each: (each.client, each.suite)):
                 of_suite = list(group)
@@ -79,7 +94,7 @@ def _print(client: str, suite: str, outcomes: Sequence[Outcome]) -> int:
 def _outcomes(script: Script, served: Served) -> list[Outcome]:
     """What the script found; that it could not be run to its end is an outcome too."""
     python = ENVIRONMENTS / script.environment / "bin" / "python"
-    command = [python, "-m", f"tests.clients.suites.{script.module}", json.dumps(asdict(served))]
+    command: list[str] = [str(python), "-m", f"tests.clients.suites.{script.module}", json.dumps(asdict(served))]
     try:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SCRIPT_LIMIT_S, check=False)
     except subprocess.TimeoutExpired as expired:
@@ -93,15 +108,29 @@ def _outcomes(script: Script, served: Served) -> list[Outcome]:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[Served]:
-    """One server over all pipelines, with everything on that clients may ask for."""
+def _served(folder: Path, scripts: Sequence[Script]) -> Iterator[Served]:
+    """The server of all pipelines, with everything on that clients may ask for, and those of one pipeline."""
     models.write_repository(folder / "models")
     forwardpass("trust", folder / "models", data=folder / "data")
-    port = free_port()
-    settings = {"grpc.port": port, "data.model_control": "true", "grpc.serve": "auto"}
-    with serving(folder / "models", data=folder / "data", settings=settings) as server:
-        address = "127.0.0.1:{}"
-        yield Served(address.format(server.port), address.format(port), address.format(server.admin_port), str(folder))
+    settings = {"data.model_control": "true", "grpc.serve": "on"}
+    with ExitStack() as servers:
+        main = servers.enter_context(serving(folder / "models", data=folder / "data", settings=settings))
+        alone = {name: servers.enter_context(_alone(name, folder)) for name in dict.fromkeys(_needed(scripts))}
+        yield Served(f"127.0.0.1:{main.port}", f"127.0.0.1:{main.grpc_port}", str(folder), alone)
+
+
+def _needed(scripts: Sequence[Script]) -> Iterator[str]:
+    for script in scripts:
+        yield from script.alone
+
+
+@contextmanager
+def _alone(name: str, folder: Path) -> Iterator[str]:
+    sources = [folder / "models" / each for each in (FUZZED if name == "fuzzed" else (name,))]
+    settings = {"data.model_control": "true"} if name == "fuzzed" else {}
+    environment = VERTEX if name == "table" else {}
+    with serving(*sources, data=folder / f"data-{name}", settings=settings, environment=environment) as server:
+        yield f"127.0.0.1:{server.port}"
 
 
 if __name__ == "__main__":

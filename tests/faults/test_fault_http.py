@@ -1,10 +1,12 @@
 """Bytes that are no request, against the real server with real pipelines behind it (group H)."""
 
+import gzip
 import json
 import socket
 import struct
 import threading
 import time
+import zlib
 
 import pytest
 from tests.faults.asking import infer
@@ -77,6 +79,11 @@ def test_what_breaks_the_framing_is_refused_closed_and_never_read_on(server: Ser
 
 ANSWERED = {
     "H23 media type": ("POST", PATH.decode(), {"Content-Type": "text/plain; charset=utf-16"}, (200, 415)),
+    "H23 coding": ("POST", PATH.decode(), {"Content-Encoding": "br"}, (415,)),
+    "H21 coded twice": ("POST", PATH.decode(), {"Content-Encoding": "gzip, gzip"}, (415,)),
+    "R2 page of another origin": ("POST", PATH.decode(), {"Origin": "http://evil.example"}, (403,)),
+    "R2 preflight": ("OPTIONS", PATH.decode(), {"Origin": "null", "Access-Control-Request-Method": "POST"}, (403,)),
+    "P9 no key": ("POST", PATH.decode(), {"Idempotency-Key": '"a"b"'}, (400,)),
     "H25 method": ("DELETE", PATH.decode(), {}, (405,)),
     "H25 override": ("GET", PATH.decode(), {"X-HTTP-Method-Override": "POST"}, (405,)),
     "H26 dots": ("POST", "/v2/models/..%2f..%2fadmin/infer", {}, (400, 404)),
@@ -100,6 +107,37 @@ def test_a_request_for_what_is_not_there_is_told_so(server: Server, name: str) -
     if answer.status != 200:
         assert_well_told(answer)
     assert answer.status != 405 or answer.headers["allow"] == "POST"
+
+
+PACKED = gzip.compress(BODY)
+DAMAGED = {
+    "cut": PACKED[:-9],
+    "without its checksum": PACKED[:-8],
+    "corrupt": PACKED[:20] + bytes(8) + PACKED[28:],
+    "garbage behind it": PACKED + b"x",
+    "two members": PACKED + PACKED,
+    "packed twice": gzip.compress(PACKED),
+    "not packed": BODY,
+    "empty": b"",
+    "of another coding": zlib.compress(BODY),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_h21_a_body_that_does_not_unpack_is_never_run(server: Server, name: str) -> None:
+    before = server.version("identity")["outcomes"]
+    answer = server.call("POST", PATH.decode(), DAMAGED[name], {"Content-Encoding": "gzip"})
+    assert (answer.status, answer.code) in ((400, "bad_encoding"), (400, "json_invalid"))
+    assert_well_told(answer)
+    assert server.version("identity")["outcomes"] == before
+
+
+def test_h21_a_bomb_is_refused_while_it_is_unpacked(server: Server) -> None:
+    before = server.resident_bytes()
+    bomb = gzip.compress(bytes(200 * 1024**2), 1)
+    answer = server.call("POST", PATH.decode(), bomb, {"Content-Encoding": "gzip"})
+    assert (answer.status, answer.code) == (413, "body_too_large")
+    assert server.resident_bytes() - before < 100 * 1024**2
 
 
 def test_h15_a_body_cut_short_is_never_run(server: Server) -> None:

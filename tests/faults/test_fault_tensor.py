@@ -2,13 +2,17 @@
 
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.faults.asking import Call, binary, infer
 from tests.faults.oracle import assert_well_told
 from tests.serving import Server
+
+from forwardpass.client import Client
 
 FLOATS = struct.pack("<4f", 1, 2, 3, 4)
 INT32_MIN = -(2**31)
@@ -25,6 +29,16 @@ class Row:
 
 def row(call: Call, code: str, *said: str) -> Row:
     return Row(call, code, said)
+
+
+def both_of_divide(raw: bytes, *sizes: int) -> Call:
+    """Two inputs of one number each, which announce these sizes."""
+    inputs = [
+        {"name": name, "datatype": "INT32", "shape": [1, 1], "parameters": {"binary_data_size": size}}
+        for name, size in zip("ab", sizes, strict=True)
+    ]
+    head = json.dumps({"inputs": inputs}).encode()
+    return Call(head + raw, "divide", {"Inference-Header-Content-Length": str(len(head))})
 
 
 SHAPE, DATA, SIZE = "/inputs/0/shape", "/inputs/0/data", "/inputs/0/parameters/binary_data_size"
@@ -60,6 +74,10 @@ ROWS = {
         infer("huge", name="n", datatype="INT32", shape=[1], data=[1]), "datatype_mismatch", "INT64", "INT32"
     ),
     "T7 unknown": row(infer(datatype="FP31"), "datatype_mismatch", "/inputs/0/datatype", "FP31", "FP32"),
+    "T7 BF16 for FP32": row(infer(datatype="BF16"), "datatype_mismatch", "/inputs/0/datatype", "FP32", "BF16"),
+    "T7 BF16 for FP16": row(
+        binary(bytes(4), 4, pipeline="half", datatype="BF16", shape=[1, 2]), "datatype_mismatch", "FP16", "BF16"
+    ),
     "T7 case": row(infer(datatype="fp32"), "datatype_mismatch", "/inputs/0/datatype", "fp32", "FP32"),
     "T7 not text": row(infer(datatype=32), "wrong_type", "/inputs/0/datatype"),
     "T9 unknown output": row(infer(top={"outputs": [{"name": "z"}]}), "unknown_output", "/outputs/0/name", "z", "y"),
@@ -73,6 +91,7 @@ ROWS = {
     "T10 hexadecimal": row(binary(FLOATS, 16, length="0x10"), "bad_request", HEADER),
     "T10 empty": row(binary(FLOATS, 16, length=""), "bad_request", HEADER),
     "T10 one short": row(binary(FLOATS, 16, length="60"), "json_invalid"),
+    "T10 missing": row(Call(binary(FLOATS, 16).body), "json_invalid"),
     "T10 0 and not the input": row(binary(FLOATS, 16, length="0"), "binary_size_mismatch"),
     "T11 too small": row(binary(FLOATS, 12), "binary_size_mismatch", DATA, "16", "12"),
     "T11 too large": row(binary(FLOATS, 17), "binary_size_mismatch", SIZE, "17", "16"),
@@ -80,6 +99,8 @@ ROWS = {
     "T11 not whole": row(binary(FLOATS, 16.5), "wrong_type", SIZE),
     "T11 enormous": row(binary(FLOATS, 2**62), "binary_size_mismatch", SIZE, str(2**62), "16"),
     "T11 bytes left": row(binary(FLOATS + b"rest", 16), "binary_size_mismatch", "20", "16"),
+    "T11 the same bytes": row(both_of_divide(bytes(4), 4, 4), "binary_size_mismatch", "/inputs/1", "4", "0"),
+    "T11 more than both": row(both_of_divide(bytes(12), 4, 4), "binary_size_mismatch", "12", "8"),
     "T11 twice the same": row(binary(FLOATS, 16, 16), "invalid_input", "/inputs/1/name", "twice"),
     "T13 not UTF-8": row(
         binary(b"\2\0\0\0\xc3\x28", 6, pipeline="strings", datatype="BYTES", shape=[1]), "invalid_utf8", DATA, "UTF-8"
@@ -136,6 +157,42 @@ def test_extreme_numbers_come_back_bit_for_bit(server: Server, form: str) -> Non
     raw = b"" if form == "json" else extremes.tobytes()
     answer = Call(head + raw, headers={HEADER: str(len(head))}).send(server)
     assert answer.body[int(answer.headers[HEADER.lower()]) :] == extremes.tobytes()
+
+
+RIGHT = np.array([[0.5, -2.25, 3.0e-8, 65504.0]], np.float32)
+VIEWS: dict[str, NDArray[np.float32]] = {
+    "big-endian": RIGHT.astype(">f4"),
+    "strided": np.repeat(RIGHT, 3, axis=1)[:, ::3],
+    "backwards": np.ascontiguousarray(RIGHT[:, ::-1])[:, ::-1],
+    "column by column": np.asfortranarray(np.vstack([RIGHT, RIGHT]))[:1],
+    "unaligned": np.frombuffer(bytes(1) + RIGHT.tobytes(), "<f4", offset=1).reshape(1, 4),
+}
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(f"http://127.0.0.1:{server.port}") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_any_layout_is_answered_as_its_contiguous_copy(client: Client, name: str) -> None:
+    answer = client.infer("identity", {"x": VIEWS[name]})["y"]
+    assert answer.tobytes() == RIGHT.tobytes()
+    plain = client.predict("identity", {"x": VIEWS[name][0]}).outputs["y"]
+    assert np.array(plain, np.float32).tobytes() == RIGHT.tobytes()
+
+
+def test_fp16_is_the_same_from_json_and_binary_and_is_answered_in_binary_only(server: Server) -> None:
+    halves = np.array([0.1, 65504.0], np.float16)
+    numbers = infer("half", datatype="FP16", shape=[1, 2], data=[0.1, 65504])
+    told = [{"name": "y", "parameters": {"binary_data": True}}]
+    head = json.dumps(json.loads(numbers.body) | {"outputs": told}).encode()
+    answer = Call(head, "half", {HEADER: str(len(head))}).send(server)
+    assert answer.body[int(answer.headers[HEADER.lower()]) :] == halves.tobytes()
+    refused = binary(halves.tobytes(), 4, pipeline="half", datatype="FP16", shape=[1, 2]).send(server)
+    assert refused.status == 400
+    assert_well_told(refused, "'y'", "FP16", "binary_data")
 
 
 def test_smallest_integers_are_divided_exactly(server: Server) -> None:

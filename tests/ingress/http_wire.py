@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import uvloop
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.http import HttpServer, Respond
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
+from forwardpass.ingress.sockets import at_path
 
 LIMITS = replace(HttpLimits(), header_time_s=0.6, body_bytes_max=1024 * 1024)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -60,14 +61,16 @@ def serving(
     served = Served(HttpServer(keep, limits, monotonic_s, tls), loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    try:
-        served.call(served.server.start(None if path else "127.0.0.1", path=path))
-        yield served
-    finally:
-        served.call(served.server.drain(0.2))
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
+    with ExitStack() as stack:
+        try:
+            sock = stack.enter_context(at_path(path, 0o600)) if path else None
+            served.call(served.server.start(None if sock else "127.0.0.1", sock=sock))
+            yield served
+        finally:
+            served.call(served.server.drain(0.2))
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(10)
+            loop.close()
 
 
 def connect(served: Served) -> socket.socket:

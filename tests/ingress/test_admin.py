@@ -1,5 +1,6 @@
 """The admin plane in process: every route of the table, and what a browser on the same machine must not be able to do."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,10 @@ from starlette.testclient import TestClient
 
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.ingress.admin import AdminPlane
+from forwardpass.ingress.dialect import Call
+from forwardpass.ingress.message import HttpAnswer
 from forwardpass.ingress.route_table import ROUTES
+from forwardpass.ingress.routes import Route
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
 
@@ -51,15 +55,24 @@ def operator() -> Operator:
 
 @pytest.fixture
 def client(operator: Operator) -> TestClient:
-    plane = AdminPlane(operator, Receipts(), Metrics())
+    control = {route.endpoint: _control for route in ROUTES if (route.plane, route.family) == ("admin", "v2")}
+    plane = AdminPlane(operator, Receipts(), Metrics(), control)
     return TestClient(plane.application(), base_url="http://127.0.0.1:8002")
 
 
+async def _control(call: Call) -> HttpAnswer:
+    """What the data plane has too; its errors have V2's form."""
+    if call.match.pipeline == "missing":
+        raise Refused(Code.PIPELINE_NOT_FOUND, "no such pipeline")
+    return HttpAnswer(200, call.http.body or b"[]")
+
+
 def test_every_route_of_the_table_is_served_and_no_other(client: TestClient) -> None:
+    served = {(route.method, route.pattern) for route in ROUTES if route.plane == "admin"}
     for route in ROUTES:
-        path = route.pattern.format(id="x", pipeline="p", version="1")
+        path = path_of(route)
         status = client.request(route.method.decode(), path).status_code
-        if route.plane == "admin":
+        if (route.method, route.pattern) in served:
             assert status == 200 or (route.endpoint == "receipt" and status == 404), path
         else:
             assert status in (404, 405), path
@@ -112,5 +125,78 @@ def test_a_page_of_another_site_cannot_unload_a_model(
     assert operator.told == []
 
 
-def test_a_name_that_was_rebound_to_this_machine_is_refused(client: TestClient) -> None:
-    assert client.get("/status", headers={"Host": "evil.example"}).status_code == 400
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421), ("127.0.0.1.evil.example:8002", 421), ("127.0.0.2", 421), ("[::2]:8002", 421),
+        ("127.0.0.1:8002", 200), ("LOCALHOST", 200), ("[::1]:8002", 200),
+    ],
+)  # fmt: skip
+def test_a_name_that_was_rebound_to_this_machine_is_refused(client: TestClient, host: str, status: int) -> None:
+    assert client.get("/status", headers={"Host": host}).status_code == status
+
+
+ADMIN = [route for route in ROUTES if route.plane == "admin"]
+
+
+@pytest.mark.parametrize("route", ADMIN, ids=lambda route: f"{route.method.decode()} {route.pattern}")
+@pytest.mark.parametrize(
+    ("headers", "method", "suffix", "status"),
+    [
+        ({}, "DELETE", "", 405), ({}, "OPTIONS", "", 405), ({}, "", "/nowhere", 404), ({}, "", "/", 404),
+        ({"Host": "evil.example"}, "", "", 421), ({"Origin": "http://evil.example"}, "", "", 403),
+        ({"Origin": "http://evil.example"}, "OPTIONS", "/nowhere", 403),
+    ],
+)  # fmt: skip
+def test_every_refusal_of_every_route_is_a_problem_with_the_requests_id(
+    client: TestClient, route: Route, headers: dict[str, str], method: str, suffix: str, status: int
+) -> None:
+    answer = client.request(method or route.method.decode(), path_of(route) + suffix, headers=headers)
+    assert_problem(answer, status)
+    if status == 405:
+        assert route.method.decode() in answer.headers["allow"].split(", ")
+
+
+def test_a_defect_of_ours_is_a_problem_that_tells_nothing(
+    operator: Operator, client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator.trouble = ValueError("secret")
+    answer = client.post("/pipelines/p/versions/1/load")
+    assert_problem(answer, 500)
+    assert "secret" not in answer.text and "secret" in caplog.text
+
+
+def test_every_answer_has_an_id(client: TestClient) -> None:
+    ids = [client.get(path).headers["x-request-id"] for path in ("/live", "/live", "/metrics", "/status")]
+    assert len(set(ids)) == 4 and {len(id) for id in ids} == {32}
+
+
+def test_a_body_that_has_no_meaning_is_refused(client: TestClient, operator: Operator) -> None:
+    assert_problem(client.post("/pipelines/p/versions/1/load", content=b"{}"), 400)
+    assert operator.told == []
+
+
+def path_of(route: Route) -> str:
+    """A path that matches: whatever is asked for is called p, or 1."""
+    return re.sub(r"{(\w+)}", lambda name: "1" if name[1] == "version" else "p", route.pattern)
+
+
+def assert_problem(answer: Any, status: int) -> None:
+    """RFC 9457, 3.1, and our headers beside it."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    body = answer.json()
+    assert body.keys() == {"type", "title", "status", "detail", "instance"}
+    assert (body["status"], body["type"]) == (status, f"urn:forwardpass:{answer.headers['x-error-code']}")
+    assert body["instance"].endswith(answer.headers["x-request-id"])
+
+
+def test_clients_of_v2_that_ask_the_admin_plane_get_answers_and_errors_of_v2(client: TestClient) -> None:
+    answer = client.post("/v2/repository/models/p/load", content=b"{}")
+    assert (answer.status_code, answer.json(), len(answer.headers["x-request-id"])) == (200, {}, 32)
+    refused = client.post("/v2/repository/models/missing/load")
+    assert (refused.status_code, refused.json()["error"]) == (404, "no such pipeline")
+
+
+def test_a_body_that_an_admin_request_does_not_need_is_refused_before_all_of_it_is_read(client: TestClient) -> None:
+    refused = client.post("/v2/repository/index", content=b" " * 65_537)
+    assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")

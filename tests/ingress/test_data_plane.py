@@ -61,4 +61,5 @@ def serving() -> tuple[DataPlane, Variant, Inference]:
     handle = Handle(routes, 30.0, monotonic_s, receipts=Receipts(), metrics=Metrics())
     inference = Inference(handle, monotonic_s)
     endpoints = Description(inference, lambda: "", "0").endpoints()
-    return DataPlane(inference, routes_of("data"), DIALECTS, endpoints), variant, inference
+    served = [route for route in routes_of("data") if route.endpoint in endpoints.keys() | DIALECTS.keys()]
+    return DataPlane(inference, served, DIALECTS, endpoints), variant, inference

@@ -1,5 +1,6 @@
 """FAULTS 3.2: what is no strict JSON is refused with a code, in linear time, and nothing else is."""
 
+import itertools
 import json
 import time
 
@@ -99,6 +100,21 @@ def test_brackets_in_strings_and_many_shallow_lists_are_not_deep() -> None:
     assert decode(b"[" + b"[1]," * 1000 + b"[1]]") == [[1]] * 1001
 
 
+@pytest.mark.parametrize("shift", range(-6, 3))
+@pytest.mark.parametrize("tail", ["\\", '"', '\\"', '"\\', "\\\\", '\\\\"', "\\\\\\", ""])
+def test_a_string_ends_where_it_ends_wherever_that_is(tail: str, shift: int) -> None:
+    value = {"a" * (65_536 + shift) + tail: "[" * 100, tail: [tail + "[" * 100, ":" * 20]}
+    assert decode(json.dumps(value).encode(), JsonLimits(keys_max=2)) == value
+
+
+@pytest.mark.parametrize("tail", [b'\\\\"', b'"', b'\\""'])
+def test_what_stands_behind_a_long_string_is_counted(tail: bytes) -> None:
+    for shift in range(-6, 3):
+        string = b'"' + b"a" * (65_536 + shift) + tail
+        assert refused(b"[" + string + b"," + b"[" * 64 + b"]" * 65) == Code.JSON_TOO_DEEP
+        assert refused(b"{" + string + b":" + string + b',"a":1}', JsonLimits(keys_max=1)) == Code.JSON_TOO_MANY_KEYS
+
+
 def test_size_and_keys_are_allowed_up_to_the_limit() -> None:
     limits = JsonLimits(text_bytes_max=30, keys_max=2)
     assert decode(b'{"a":":::","b":1}', limits) == {"a": ":::", "b": 1}
@@ -114,6 +130,22 @@ def test_half_a_million_lists_are_allowed_and_one_more_is_not() -> None:
 
 def test_a_hundred_thousand_and_one_keys_are_too_many() -> None:
     assert refused(json.dumps(dict.fromkeys(map(str, range(100_001)))).encode()) == Code.JSON_TOO_MANY_KEYS
+
+
+def test_keys_made_to_collide_cost_what_other_keys_do() -> None:
+    """``Aa`` and ``BB`` have one sum in every hash that multiplies by 31, and so have all words made of them."""
+
+    def seconds(one: str, other: str) -> float:
+        keys = ["".join(word) for word in itertools.product((one, other), repeat=13)]
+        text = json.dumps({"a": dict.fromkeys(keys, 0), "b": [{key: 0} for key in keys]}).encode()
+        return min(_timed(text) for _ in range(5))
+
+    def _timed(text: bytes) -> float:
+        started = time.process_time()
+        decode(text)
+        return time.process_time() - started
+
+    assert seconds("Aa", "BB") < 5 * max(seconds("Aa", "Cc"), 1e-3)
 
 
 @pytest.mark.parametrize("unit", [b'"a:b",', b'{"k":"\\":"},', b'"\\"', b"[],"])

@@ -234,7 +234,7 @@ def test_counts_that_differ_are_both_named() -> None:
         ({"inputs": [x()], "id": "i" * 257}, Code.OUT_OF_RANGE),
         ({"inputs": [x()], "outputs": [{"name": "z"}]}, Code.UNKNOWN_OUTPUT),
         ({"inputs": [x()], "outputs": [{"name": "y"}, {"name": "y"}]}, Code.INVALID_INPUT),
-        ({"inputs": [x()], "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, Code.UNKNOWN_FIELD),
+        ({"inputs": [x()], "outputs": [{"name": "y", "parameters": {"clasification": 3}}]}, Code.UNKNOWN_FIELD),
         ({"inputs": [x()], "outputs": [{"name": "y", "parameters": {"binary_data": 1}}]}, Code.WRONG_TYPE),
         (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,NaN]}]}', Code.JSON_INVALID),
         (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,1e400]}]}', Code.JSON_INVALID),
@@ -255,6 +255,17 @@ def test_a_misspelt_key_is_told_what_was_meant() -> None:
     failure = refused({"inputs": [x()], "outptus": []})
     assert "/outptus is unknown; did you mean 'outputs'?" in failure.text
     assert "did you mean 'datatype'?" in refused({"inputs": [x(datatpye="FP32")]}).text
+
+
+def test_the_body_may_name_the_model_of_the_path_again_and_no_other() -> None:
+    def named(name: str) -> Request:
+        text = json.dumps({"model_name": name, "inputs": [x()]}).encode()
+        http = HttpRequest(b"POST", "/v2/models/m/infer", "", {}, text, 0.0)
+        return decode_infer(http, X, "id-1", Timeline(), pipeline="m")
+
+    assert named("m").columns == infer({"inputs": [x()]}).columns
+    with pytest.raises(Refused, match='^/model_name: the path names "m"$'):
+        named("n")
 
 
 def test_the_id_and_the_parameters_of_a_request_are_kept() -> None:

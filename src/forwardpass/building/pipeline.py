@@ -39,6 +39,7 @@ from forwardpass.core.pipeline import (
     Rule,
     Sequences,
     Step,
+    Task,
     Version,
     Workers,
 )
@@ -98,6 +99,7 @@ class Pipeline:
         queue: Queue | None = None,
         workers: Workers | None = None,
         sequence: Sequences | None = None,
+        task: Task | None = None,
         golden: Sequence[Golden] = (),
         files: Paths | None = None,
         name: str = "pipeline",
@@ -123,6 +125,7 @@ class Pipeline:
             queue=queue or Queue(),
             workers=workers or Workers(),
             sequence=sequence,
+            task=task,
             golden=examples,
         )
         own = _distinct(functions.values())

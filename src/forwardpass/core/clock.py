@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 monotonic_s: Callable[[], float] = time.perf_counter
 """Seconds on the system's monotonic clock: comparable between our processes on one machine, never set back."""
@@ -20,6 +21,11 @@ pause: Callable[[float], None] = time.sleep
 def wall_s() -> float:
     """Seconds since 1970, for people only; never for durations."""
     return time.time()
+
+
+def iso8601(wall: float) -> str:
+    """Seconds since 1970 as people write them, in UTC, to the millisecond."""
+    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def random_id() -> str:

@@ -66,6 +66,9 @@ class Code(StrEnum):
     QUARANTINED = "quarantined"
     CONFLICT = "conflict"
     FORBIDDEN = "forbidden"
+    RATE_LIMITED = "rate_limited"
+    IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    IDEMPOTENCY_RUNNING = "idempotency_running"
     CANCELLED = "cancelled"
     # Failed
     QUEUE_FULL = "queue_full"

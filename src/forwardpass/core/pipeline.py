@@ -11,6 +11,9 @@ from typing import Any, Literal
 InputType = Literal["text", "texts", "image", "audio", "bytes", "number", "category", "record", "tensor"]
 """``texts`` is a list of text; ``image`` and ``audio`` are encoded files, which the steps decode in the worker."""
 
+TaskKind = Literal["embed", "rank", "classify"]
+TaskScale = Literal["as_is", "cosine", "logit"]
+
 FieldKind = Literal["tensor", "text", "texts", "json", "image", "audio", "bytes", "number", "category", "ragged"]
 
 ENCODED = frozenset({"image", "audio", "bytes"})
@@ -126,6 +129,28 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What the pipeline is to clients that know tasks: it embeds texts, ranks documents for a query, or classifies.
+
+    Where the section is missing, or a name in it, it is found from the steps, if there is no doubt.
+    """
+
+    kind: TaskKind  # embed | rank | classify
+    input: str = ""  # the text (classify: or image) that clients send; of rank the query
+    documents: str = ""  # rank: the documents (an input of type texts), or the one document (of type text)
+    output: str = ""  # embed: the vector; rank: the score, scores or ranking; classify: the score or scores
+    label: str = ""  # classify: the output with the label of each score; without one they are labels' in their order
+    labels: tuple[str, ...] = ()  # classify: the label of each score
+    labels_file: str = ""  # the same, one a line of a UTF-8 file of the folder
+    harmless: tuple[str, ...] = ()  # classify: labels that flag nothing in a moderation, however high their score
+    threshold: float = 0.5  # classify: the least score that flags
+    scale: TaskScale = (
+        "as_is"  # rank: what scores are: cosine (below 0 is told as 0), logit (told as its sigmoid), as_is
+    )
+    dimensions: tuple[int, ...] = ()  # embed: lengths a vector may be cut to, and is then made length 1 again
+
+
+@dataclass(frozen=True, slots=True)
 class Golden:
     """A request and what must come back, replayed at load, by ``check`` and at rollout."""
 
@@ -148,6 +173,7 @@ class Pipeline:
     queue: Queue = field(default_factory=Queue)
     workers: Workers = field(default_factory=Workers)
     sequence: Sequences | None = None  # None = every request stands alone
+    task: Task | None = None  # None = what the steps say, if they leave no doubt
     golden: tuple[Golden, ...] = ()
     files: dict[str, str] = field(default_factory=dict)  # file name -> "sha256:…", where the author pinned it
 
@@ -182,6 +208,7 @@ class Signature:
     batched: bool = True  # False: the model does not take any number of rows; requests run as they were sent
     fixed_rows: int | None = None  # what it takes instead, if it says
     token_inputs: frozenset[str] = frozenset()  # texts that may come as ids of the tokenizer's own tokens
+    task: Task | None = None  # with every name in it; None: it has none
 
     @property
     def leading(self) -> tuple[int, ...]:

@@ -49,6 +49,7 @@ class Request(msgspec.Struct):
     accept: str = ""  # predict: the media type of a file that the caller wants in place of JSON
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked
     binary_default: bool = False
+    classes: dict[str, int] = {}  # V2: output name -> so many of its highest values, with their indices
     sequence: Turn | None = None
     trace: Trace | None = None
     begun: int = 0  # which start of its sequence it counts for, once it has run

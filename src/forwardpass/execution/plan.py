@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
-from forwardpass.core.pipeline import Field, Input, Padding, Pipeline, Signature, Step, Version
+from forwardpass.core.pipeline import Field, Input, Padding, Pipeline, Signature, Step, Task, Version
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.execution.answers import check, no_rows
 from forwardpass.execution.model import Model
 from forwardpass.execution.model_step import ModelStep
+from forwardpass.execution.task import Walked, task_of
 from forwardpass.execution.token_inputs import Readers
 from forwardpass.steps.catalogue import kind_of, kinds
 from forwardpass.steps.kind import FILE
@@ -147,6 +148,7 @@ class _Walked:
     stages: Sequence[Stage]
     outputs: tuple[Field, ...]
     token_inputs: frozenset[str]
+    task: Task | None
 
 
 def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context) -> _Walked:
@@ -157,6 +159,7 @@ def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, 
     outside: list[dict[str, Field]] = []  # the fields of the rows whose elements are worked on
     stages: list[Stage] = []
     last: Sequence[Field] = ()
+    makers: dict[str, Step] = {}
     for index, (step, kind) in enumerate(zip(definition.steps, steps, strict=True)):
         with _at(index):
             if kind.level < 0 and not outside:
@@ -174,6 +177,7 @@ def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, 
         for each in made:
             known.pop(each.name, None)  # written again, it counts as the latest
             known[each.name] = each
+            makers[each.name] = step
         last = made or last
     if outside:
         problem = Problem(FILE, "steps", "the rows that a step expanded are not folded again", "a step fold behind it")
@@ -183,7 +187,8 @@ def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, 
         watched = Watched(known)
         stages.append(Stage(apply_rules(definition, watched, outputs), 0, False))
         readers.read(watched, takes_ids=False)
-    return _Walked(stages, outputs, readers.token_inputs(outputs))
+    task = task_of(Walked(definition, inputs, outputs, makers, context.folder))
+    return _Walked(stages, outputs, readers.token_inputs(outputs), task)
 
 
 def _outputs(definition: Pipeline, known: Mapping[str, Field], last: Sequence[Field]) -> tuple[Field, ...]:
@@ -220,7 +225,7 @@ def _plan(
     fixed = _fixed_rows(models, outside)
     return Plan(
         definition=definition,
-        signature=Signature(inputs, walked.outputs, batched, fixed, walked.token_inputs),
+        signature=Signature(inputs, walked.outputs, batched, fixed, walked.token_inputs, walked.task),
         platform=next((model.platform for model in models.values()), "forwardpass"),
         warnings=[f"steps[{index}]: {text}" for index, model in models.items() for text in model.warnings],
         settings=[model.settings for model in models.values()],

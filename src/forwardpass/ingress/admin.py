@@ -4,7 +4,6 @@ Errors are problem details (RFC 9457). What it shows it reads from the parts at 
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,15 +12,18 @@ from typing import Any, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure, Refused, show
+from forwardpass.ingress.admin_border import Border, problem
+from forwardpass.ingress.admin_calls import as_call
+from forwardpass.ingress.dialect import Endpoint
 from forwardpass.ingress.route_table import routes_of
-from forwardpass.ingress.status import STATUSES, problem_body
+from forwardpass.ingress.routes import Match, Table
+from forwardpass.ingress.routes import Route as Line
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts, receipt
 
@@ -50,24 +52,24 @@ class AdminPlane:
     operations: Operations
     receipts: Receipts
     metrics: Metrics
+    control: Mapping[str, Endpoint]  # what the data plane may have too
 
-    def application(self) -> Starlette:
+    def application(self) -> Border:
         routes = [
-            Route(route.pattern, self._guarded(getattr(self, f"_{route.endpoint}")), methods=[route.method.decode()])
+            Route(route.pattern, self._answering(route), methods=[route.method.decode()])
             for route in routes_of("admin")
         ]
-        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"], www_redirect=False)
-        return Starlette(routes=routes, middleware=[hosts], exception_handlers={404: _not_found, 405: _not_allowed})
+        application = Starlette(
+            routes=routes, exception_handlers={Exception: _defect, Failure: _failed, 404: _unmatched, 405: _unmatched}
+        )
+        application.router.redirect_slashes = False  # a path has one form
+        return Border(application)
 
-    def _guarded(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def guarded(request: Request) -> Response:
-            try:
-                _refuse_foreign(request)
-                return await endpoint(request)
-            except Failure as failure:
-                return problem(failure)
-
-        return guarded
+    def _answering(self, route: Line) -> Callable[[Request], Awaitable[Response]]:
+        shared = self.control.get(route.endpoint)
+        if shared is not None:
+            return as_call(shared, route)
+        return _without_body(getattr(self, f"_{route.endpoint}"))
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -105,18 +107,8 @@ class AdminPlane:
         return JSONResponse({"pipeline": pipeline, "version": number, "stage": "unloaded"})
 
 
-def problem(failure: Failure) -> Response:
-    """A failure as application/problem+json."""
-    status = STATUSES[failure.code]
-    headers = {"X-Error-Code": failure.code.value}
-    if failure.retry_after_s is not None:
-        headers["Retry-After"] = str(max(1, round(failure.retry_after_s)))
-    body = problem_body(failure, status)
-    return Response(json.dumps(body), status, headers, "application/problem+json")
-
-
 @asynccontextmanager
-async def listening(application: Starlette, sock: socket) -> AsyncIterator[None]:
+async def listening(application: ASGIApp, sock: socket) -> AsyncIterator[None]:
     """Serve on a bound socket while the block runs."""
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=1, server_header=False
@@ -138,13 +130,6 @@ class _QuietServer(uvicorn.Server):
         yield
 
 
-def _refuse_foreign(request: Request) -> None:
-    """A page of another site may make a browser send requests here; they carry its origin. Raises Refused."""
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-        raise Refused(Code.FORBIDDEN, "requests from pages of other origins are refused")
-
-
 def _named(values: Mapping[str, str]) -> tuple[str, int]:
     text = values["version"]
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
@@ -152,11 +137,33 @@ def _named(values: Mapping[str, str]) -> tuple[str, int]:
     return values["pipeline"], int(text)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    return problem(Refused(Code.ROUTE_NOT_FOUND, "there is nothing at this path"))
+def _without_body(
+    endpoint: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    async def checked(request: Request) -> Response:
+        if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+            raise Refused(Code.BAD_REQUEST, "this path takes no body")
+        return await endpoint(request)
+
+    return checked
 
 
-async def _not_allowed(request: Request, error: Exception) -> Response:
-    response = problem(Refused(Code.METHOD_NOT_ALLOWED, "this path takes another method"))
-    response.headers["Allow"] = (getattr(error, "headers", None) and error.headers.get("Allow", "")) or ""  # type: ignore[attr-defined]  # Starlette's HTTPException
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Failure)
+    return problem(error, request.state.id)
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    return problem(Failed(Code.INTERNAL, "the server failed on this request"), request.state.id)
+
+
+async def _unmatched(request: Request, error: Exception) -> Response:
+    """No such path, or not by this method: then it is told those of the table."""
+    allowed = Table(routes_of("admin")).match(request.method.encode(), request.scope["path"])
+    if isinstance(allowed, Match) or not allowed:
+        return problem(Refused(Code.ROUTE_NOT_FOUND, "there is nothing at this path"), request.state.id)
+    names = b", ".join(dict.fromkeys(allowed)).decode()
+    text = f"this path takes {names}, not {show(request.method)}"
+    response = problem(Refused(Code.METHOD_NOT_ALLOWED, text), request.state.id)
+    response.headers["Allow"] = names
     return response

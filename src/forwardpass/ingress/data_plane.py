@@ -1,22 +1,23 @@
 """The data plane over HTTP: an HttpRequest to its route's endpoint or dialect and back. One of the borders that end exceptions."""
 
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 from forwardpass.core.clock import RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
+from forwardpass.ingress.compression import compress
 from forwardpass.ingress.dialect import Call, Dialect, Endpoint, by_path
-from forwardpass.ingress.dialects.envelope import apply_headers, trace_header, trace_of
+from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, trace_header, trace_of
+from forwardpass.ingress.edge import ANONYMOUS, Edge
+from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
 from forwardpass.ingress.inference import Inference, off_loop
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Match, Route, Table
 from forwardpass.ingress.status import error_answer
 from forwardpass.rollout.variant import Variant
 
-_CLIENT_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _log = logging.getLogger("forwardpass.ingress")
 
 
@@ -34,6 +35,7 @@ class DataPlane:
         dialects: Mapping[str, Dialect],
         endpoints: Mapping[str, Endpoint],
         enabled: frozenset[str] = frozenset(),
+        edge: Edge | None = None,
     ) -> None:
         missing = {route.endpoint for route in routes} - dialects.keys() - endpoints.keys()
         assert not missing, f"routes without an endpoint: {missing}"
@@ -42,6 +44,7 @@ class DataPlane:
         self._dialects = dialects
         self._endpoints = endpoints
         self._enabled = enabled
+        self._edge = Edge() if edge is None else edge
         self._ids = RandomIds()
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
@@ -49,14 +52,18 @@ class DataPlane:
         id = self._ids.next()
         family: Family = _family(http.path)
         trace = trace_of(http.headers)
+        route: Route | None = None
         try:
             match = self._table.match(http.method, http.path)
             if isinstance(match, Match):
-                family = match.route.family
-                answer = await self._matched(Call(http, match, id, Timeline(http.received_s), trace))
+                route, family = match.route, match.route.family
+                self._admit(http, route)
+                call = Call(http, match, id, Timeline(http.received_s), trace)
+                kept = self._edge.keeps(http, route)
+                answer = await self._matched(call) if kept is None else await self._once(call, kept)
             else:
-                self._inference.outside[Code.METHOD_NOT_ALLOWED if match else Code.ROUTE_NOT_FOUND] += 1
-                answer = _no_route(http, match, family, id)
+                self._admit(http, None)
+                answer = self._unmatched(http, match, family, id)
         except Failure as failure:
             answer = error_answer(failure, family, id)
             if isinstance(failure, Failed):
@@ -67,14 +74,52 @@ class DataPlane:
         except Exception:  # a border: a defect of ours costs this request only
             _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
             answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), family, id)
-        if not answer.headers or answer.headers[0][0] != b"X-Request-Id":
-            answer.headers.insert(0, (b"X-Request-Id", id.encode()))
+        _name(answer, id)
         if trace is not None:
             answer.headers.append(trace_header(trace))
-        client_id = http.headers.get(b"x-request-id")
-        if client_id is not None and _CLIENT_ID.fullmatch(client_id):
-            answer.headers.append((b"X-Client-Request-Id", client_id))
+        answer.headers += client_id_header(http.headers)
+        self._edge.mark(answer, http, route, family)
+        if self._edge.compresses(answer, http):
+            await compress(answer, http.headers.get(b"accept-encoding"))
         return answer
+
+    def _admit(self, http: HttpRequest, route: Route | None) -> None:
+        try:
+            self._edge.admit(http, route)
+        except Refused as refusal:
+            self._inference.count(refusal)
+            raise
+
+    async def _once(self, call: Call, kept: KeptAnswers) -> HttpAnswer:
+        """The answer of the first request with this key, or this one's, which is kept if it would be the same again.
+
+        A refusal is kept as an answer too. Whatever else ends the request frees the key.
+        """
+        try:
+            key = key_of(call.http.headers[b"idempotency-key"])
+            asked = await off_loop(len(call.http.body), fingerprint, call.http)
+            again = kept.begin(ANONYMOUS, key, asked)
+        except BaseException as error:
+            self._inference.count(error)
+            raise
+        if again is not None:
+            self._inference.outside["replayed"] += 1
+            return again
+        answer = None
+        try:
+            try:
+                answer = await self._matched(call)
+            except Refused as refusal:
+                answer = error_answer(refusal, call.match.route.family, call.id)
+            if isinstance(answer.body, AsyncIterator):
+                stream, answer = answer.body, None
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+                raise Refused(Code.BAD_REQUEST, "a streamed answer cannot be given again; leave Idempotency-Key out")
+            _name(answer, call.id)  # the answer given again names the request that was run
+            return answer
+        finally:
+            kept.end(ANONYMOUS, key, answer if call.repeatable else None)
 
     async def _matched(self, call: Call) -> HttpAnswer:
         route = call.match.route
@@ -99,9 +144,19 @@ class DataPlane:
             return request
 
         def encode(answer: Answer, request: Request) -> HttpAnswer:
+            call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
             return dialect.encode(answer, request, call)
 
         return await self._inference.run(target, size, decode, encode)
+
+    def _unmatched(self, http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:
+        answer = self._edge.origins.preflight(http, allowed)
+        if answer is None:
+            answer = _no_route(http, allowed, family, id)
+            self._inference.outside[Code.METHOD_NOT_ALLOWED if allowed else Code.ROUTE_NOT_FOUND] += 1
+        else:
+            self._inference.outside["ok"] += 1
+        return answer
 
     def _check(self, http: HttpRequest, route: Route) -> None:
         """Raises Refused for a route that is off, and for a body that it does not take."""
@@ -118,6 +173,11 @@ class DataPlane:
 def _family(path: str) -> Family:
     """Whose clients ask for what is no route."""
     return "predict" if path.startswith("/predict") else "openai" if path.startswith("/v1/") else "v2"
+
+
+def _name(answer: HttpAnswer, id: str) -> None:
+    if not answer.headers or answer.headers[0][0] != b"X-Request-Id":
+        answer.headers.insert(0, (b"X-Request-Id", id.encode()))
 
 
 def _no_route(http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:

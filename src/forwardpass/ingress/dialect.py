@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forwardpass.core.pipeline import Signature
+from forwardpass.core.pipeline import Signature, TaskKind
 from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
@@ -22,13 +22,18 @@ class Call(msgspec.Struct):
     timeline: Timeline
     trace: Trace | None = None
     message: Any = None  # what ``target`` read of the body and left for ``decode`` and ``encode``
+    repeatable: bool = True  # the answer would be the same again: no row of it failed by our fault
 
 
 class Target(NamedTuple):
-    """Who is to answer. An empty pipeline is the one for requests that name none; no number is the current version."""
+    """Who is to answer. An empty pipeline is the one for requests that name none; no number is the current version.
+
+    ``tasks`` are those that it must have one of, the best first; where a pipeline is named it is looked at by ``decode``.
+    """
 
     pipeline: str
     number: int | None = None
+    tasks: tuple[TaskKind, ...] = ()
 
 
 def by_path(call: Call) -> Target:

@@ -234,7 +234,9 @@ def _expects(expect: bytes, http_1_0: bool) -> bool:
 def content_encoding(value: bytes) -> bytes:
     """The body's one encoding: b"" for none. Raises Refused (unsupported_media_type)."""
     name = value.lower()
-    if name in (b"gzip", b"deflate"):
+    if name in (b"gzip", b"x-gzip"):
+        return b"gzip"
+    if name == b"deflate":
         return name
     if name == b"identity":
         return b""

@@ -47,37 +47,36 @@ class HttpServer:
         self.running = self.requests = self.cancelled = 0
         self.refused: Counter[Code] = Counter()
         self.connections = OpenConnections(limits, clock)
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
 
     async def start(
-        self,
-        host: str | None = None,
-        port: int = 0,
-        *,
-        sock: socket.socket | None = None,
-        path: str | None = None,
-        reuse_port: bool = False,
+        self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None, reuse_port: bool = False
     ) -> None:
-        """Listen on host and port, on a given listening socket or at a Unix path. Raises OSError."""
-        assert self._listener is None, "started twice"
+        """Listen on host and port or on a given listening socket; a Unix one is served without TLS. Raises OSError.
+
+        May be called again, for another address of the same server.
+        """
         loop = asyncio.get_running_loop()
-        common: dict[str, Any] = {"ssl": self.tls, "backlog": BACKLOG}
-        if self.tls is not None:
-            common["ssl_handshake_timeout"] = self.limits.header_time_s
-        if path is not None:
-            self._listener = await loop.create_unix_server(lambda: _Connection(self), path, **common)
+        common: dict[str, Any] = {"backlog": BACKLOG}
+        local = sock is not None and sock.family == socket.AF_UNIX
+        if self.tls is not None and not local:
+            common.update(ssl=self.tls, ssl_handshake_timeout=self.limits.header_time_s)
+        if local:
+            listener = await loop.create_unix_server(lambda: _Connection(self), sock=sock, **common)
         elif sock is not None:
-            self._listener = await loop.create_server(lambda: _Connection(self), sock=sock, **common)
+            listener = await loop.create_server(lambda: _Connection(self), sock=sock, **common)
         else:
             common["reuse_port"] = reuse_port
-            self._listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
-        if path is None:
-            self.port = self._listener.sockets[0].getsockname()[1]
-        self.connections.sweep()
+            listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
+        if not local:
+            self.port = listener.sockets[0].getsockname()[1]
+        if not self._listeners:
+            self.connections.sweep()
+        self._listeners.append(listener)
 
     def stop_accepting(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     async def drain(self, grace_s: float) -> None:
         """Let running requests end within the grace, each connection closing after its answer; then cut the rest."""
@@ -131,7 +130,7 @@ class _Connection(asyncio.Protocol):
             return False
         if self._splitter.begun and not self._deaf:
             self._refuse(self._splitter.cut_short())
-        self._client_ended = bool(self._line) and self._server.tls is None
+        self._client_ended = bool(self._line) and self._transport.can_write_eof()
         return self._client_ended  # True keeps our side open
 
     def data_received(self, data: bytes) -> None:
@@ -240,6 +239,8 @@ class _Connection(asyncio.Protocol):
         answer = error_answer(failure, "v2", random_id())
         if failure.code is Code.METHOD_NOT_ALLOWED:
             answer.headers.append((b"Allow", b", ".join(sorted(METHODS))))
+        elif failure.code is Code.UNSUPPORTED_MEDIA_TYPE:
+            answer.headers.append((b"Accept-Encoding", b"gzip, deflate"))
         return answer
 
     def pause_writing(self) -> None:

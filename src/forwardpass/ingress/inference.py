@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.pipeline import TaskKind
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
 from forwardpass.pipeline.handle import Handle
@@ -55,7 +56,7 @@ class Inference:
 
     def route(self, target: Target) -> Variant:
         """Raises Refused pipeline_not_found, version_not_found; Failed not_ready."""
-        return self.handle.route(target.pipeline or self._only(), target.number)
+        return self.handle.route(target.pipeline or self._only(target.tasks), target.number)
 
     def count(self, error: BaseException) -> None:
         """A request ended before any pipeline knew of it."""
@@ -72,15 +73,38 @@ class Inference:
         request.timeline.decoded = self._clock()
         return request
 
-    def _only(self) -> str:
-        """The pipeline for requests that name none: the one of the settings, or the only one there is."""
-        if self._pipeline_default:
-            return self._pipeline_default
+    def _only(self, tasks: Sequence[TaskKind]) -> str:
+        """The pipeline for requests that name none: the one of the settings, or the only one there is.
+
+        With ``tasks`` only those count that have one of them, and the first task that any has decides.
+        """
+        default = self._pipeline_default
         names = {variant.version.pipeline for variant in self.handle.routes.variants()}
+        if tasks:
+            names = self._with_task(tasks)
+            if not names:
+                text = (
+                    f"no pipeline that is served here has a task of kind {' or '.join(tasks)} ([task] in pipeline.toml)"
+                )
+                raise Refused(Code.PIPELINE_NOT_FOUND, text)
+        if default and (default in names or not tasks):
+            return default
         if len(names) != 1:
-            text = f"{len(names)} pipelines are served, so the request must name one, or the setting data.pipeline"
+            fit = f" of this kind ({' or '.join(tasks)})" if tasks else ""
+            text = f"{len(names)} pipelines{fit} are served, so the request must name one, or the setting data.pipeline"
             raise Refused(Code.PIPELINE_NOT_FOUND, text)
         return names.pop()
+
+    def _with_task(self, tasks: Sequence[TaskKind]) -> set[str]:
+        for kind in tasks:
+            names = {
+                variant.version.pipeline
+                for variant in self.handle.routes.variants()
+                if variant.signature.task is not None and variant.signature.task.kind == kind
+            }
+            if names:
+                return names
+        return set()
 
 
 Result = TypeVar("Result")

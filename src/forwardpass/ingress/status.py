@@ -23,7 +23,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
     ),
     405: (Code.METHOD_NOT_ALLOWED,),
     408: (Code.BODY_TOO_SLOW, Code.HEADER_TIMEOUT),
-    409: (Code.CONFLICT, Code.FOLDER_CHANGED),
+    409: (Code.CONFLICT, Code.FOLDER_CHANGED, Code.IDEMPOTENCY_RUNNING),
     410: (Code.SEQUENCE_LOST,),  # not 503: the same request sent again would be refused
     413: (Code.BODY_TOO_LARGE, Code.INPUT_TOO_LARGE, Code.OUTPUT_TOO_LARGE),
     414: (Code.URL_TOO_LONG,),
@@ -32,8 +32,9 @@ _CODES: dict[int, tuple[Code, ...]] = {
     421: (Code.MISDIRECTED,),
     422: (
         Code.QUARANTINED, Code.DEFINITION_INVALID, Code.MODEL_INVALID, Code.DIGEST_MISMATCH, Code.NOT_TRUSTED,
-        Code.GOLDEN_MISMATCH, Code.LOAD_FAILED, Code.RULE_REFUSED,
+        Code.GOLDEN_MISMATCH, Code.LOAD_FAILED, Code.RULE_REFUSED, Code.IDEMPOTENCY_MISMATCH,
     ),
+    429: (Code.RATE_LIMITED,),
     431: (Code.HEADERS_TOO_LARGE,),
     499: (Code.CANCELLED,),
     500: (
@@ -52,8 +53,8 @@ _CODES: dict[int, tuple[Code, ...]] = {
 STATUSES: dict[Code, int] = {code: status for status, codes in _CODES.items() for code in codes}
 
 _GRPC: dict[int, int] = {
-    400: 3, 403: 7, 404: 5, 405: 12, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 431: 8,
-    499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
+    400: 3, 403: 7, 404: 5, 405: 12, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 429: 8,
+    431: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
 }  # fmt: skip
 """HTTP status -> gRPC's: 1 cancelled, 3 invalid argument, 4 deadline exceeded, 5 not found, 7 permission denied,
 8 resource exhausted, 9 failed precondition, 12 unimplemented, 13 internal, 14 unavailable."""
@@ -82,13 +83,14 @@ def error_body(failure: Failure) -> dict[str, object]:
     return {"code": failure.code, "message": failure.text, "field": failure.field}
 
 
-def problem_body(failure: Failure, status: int) -> dict[str, object]:
+def problem_body(failure: Failure, status: int, request_id: str) -> dict[str, object]:
     """Problem details (RFC 9457)."""
     return {
         "type": f"urn:forwardpass:{failure.code}",
         "title": failure.code,
         "status": status,
         "detail": failure.text,
+        "instance": f"urn:forwardpass:request:{request_id}",
     }
 
 
@@ -101,11 +103,11 @@ def _body(failure: Failure, family: Family, status: int, request_id: str) -> dic
         case "cohere":
             return {"message": failure.text, "id": request_id, "error": _openai_error(failure, status)}
         case "tei":
-            return {"error": failure.text, "error_type": _tei_type(status), "code": failure.code}
+            return {"error": failure.text, "error_type": _tei_type(failure.code, status), "code": failure.code}
         case "mlflow":
             return {"error_code": _mlflow_code(status), "message": failure.text, "code": failure.code}
         case "problem":
-            return problem_body(failure, status)
+            return problem_body(failure, status, request_id)
         case "predict":
             return {"error": {**error_body(failure), "request_id": request_id}}
 
@@ -114,14 +116,24 @@ def _openai_error(failure: Failure, status: int) -> dict[str, object]:
     """``type`` and ``code`` in OpenAI's words where it has some."""
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    code = "model_not_found" if failure.code is Code.PIPELINE_NOT_FOUND else failure.code.value
-    return {"message": failure.text, "type": kind, "param": failure.field.strip("/") or None, "code": code}
+    param = failure.field.strip("/") or None
+    if failure.code in (Code.PIPELINE_NOT_FOUND, Code.VERSION_NOT_FOUND):
+        return {"message": failure.text, "type": kind, "param": "model", "code": "model_not_found"}
+    return {"message": failure.text, "type": kind, "param": param, "code": failure.code.value}
 
 
-def _tei_type(status: int) -> str:
-    return {422: "tokenizer", 429: "overloaded", 503: "overloaded"}.get(
-        status, "validation" if status < 500 else "backend"
-    )
+_TEI_TYPES: dict[Code, str] = {
+    Code.NOT_READY: "unhealthy", Code.SHUTTING_DOWN: "unhealthy", Code.MODEL_UNAVAILABLE: "unhealthy",
+    Code.QUEUE_FULL: "overloaded", Code.QUEUE_BYTES_FULL: "overloaded", Code.QUEUE_WAIT_TOO_LONG: "overloaded",
+    Code.TOO_MANY_CONNECTIONS: "overloaded", Code.MISSING_FIELD: "empty",
+}  # fmt: skip
+
+
+def _tei_type(code: Code, status: int) -> str:
+    """Its own six words, but ``tokenizer``: what the tokenizer refuses is told as ``validation``."""
+    if status == 429:
+        return "overloaded"
+    return _TEI_TYPES.get(code, "validation" if status < 500 else "backend")
 
 
 def _mlflow_code(status: int) -> str:

@@ -8,7 +8,7 @@ Everything here is pure, linear in the text and safe to call from a thread.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,8 +33,6 @@ DECODE_ERRORS = (msgspec.MsgspecError, RecursionError)
 """What a msgspec decoder can raise for a client's text."""
 
 _decoder = msgspec.json.Decoder()
-# An unclosed string ends with the text: were it skipped, each of its quotes would be tried again, in quadratic time.
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _ALL_BUT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _CHUNK_BYTES = 65_536
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`?$", re.DOTALL)
@@ -50,13 +48,13 @@ _WORDS = {
 def decode(text: bytes, limits: JsonLimits = LIMITS) -> object:
     """The value of a JSON text as plain Python. Raises Refused json_* or body_too_large."""
     keys_max = count_keys(text, limits)
-    _check_nesting(text, limits)
+    check_nesting(text, limits)
     try:
         value: object = _decoder.decode(text)
     except DECODE_ERRORS as error:
         raise _invalid(error) from None
     decoded = _keys_decoded(value, keys_max)
-    if decoded != keys_max and decoded != _without_strings(text).count(b":"):
+    if decoded != keys_max and decoded != sum(part.count(b":") for part in _outside_strings(text)):
         # Numbers are read already: their text is enough here, and Python's own integer limit stays out of it.
         json.loads(text, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
@@ -78,11 +76,14 @@ def count_keys(text: bytes, limits: JsonLimits = LIMITS) -> int:
     check_size(text, limits)
     colons = text.count(b":")
     if colons > limits.keys_max:
-        colons = _without_strings(text).count(b":")
-        if colons > limits.keys_max:
-            raise Refused(
-                Code.JSON_TOO_MANY_KEYS, f"JSON text has {colons} keys; at most {limits.keys_max} are allowed"
-            )
+        colons = 0
+        for part in _outside_strings(text):
+            colons += part.count(b":")
+            if colons > limits.keys_max:
+                most = limits.keys_max
+                raise Refused(
+                    Code.JSON_TOO_MANY_KEYS, f"JSON text has more than {most} keys, which are the most allowed"
+                )
     return colons
 
 
@@ -118,17 +119,31 @@ def _invalid(error: Exception) -> Refused:
     return Refused(Code.JSON_INVALID, f"the body is not valid JSON: {reason}")
 
 
-def _without_strings(text: bytes) -> bytes:
-    return _STRINGS.sub(b"", text)
+def _outside_strings(text: bytes) -> Iterator[bytes]:
+    """What a text has outside its strings, part by part: other threads run between two. An open string has no end."""
+    start, inside = 0, 0
+    while start < len(text):
+        end = start + _CHUNK_BYTES
+        part = text[start:end]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:  # what it escapes belongs to it
+            part += text[end : end + 1]
+        start += len(part)
+        if b"\\" in part:
+            part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
+        between_quotes = part.split(b'"')
+        yield b"".join(between_quotes[inside::2])
+        inside ^= (len(between_quotes) - 1) % 2
 
 
-def _check_nesting(text: bytes, limits: JsonLimits) -> None:
+def check_nesting(text: bytes, limits: JsonLimits = LIMITS) -> None:
+    """Raises Refused json_too_deep, or json_too_many_keys for too many lists and objects."""
     if text.count(b"[") + text.count(b"{") <= limits.depth_max:
         return
-    brackets = _without_strings(text).translate(None, _ALL_BUT_BRACKETS)
     depth = containers = 0
-    for start in range(0, len(brackets), _CHUNK_BYTES):
-        chunk = np.frombuffer(brackets[start : start + _CHUNK_BYTES], dtype=np.uint8)
+    for part in _outside_strings(text):
+        chunk = np.frombuffer(part.translate(None, _ALL_BUT_BRACKETS), dtype=np.uint8)
+        if not len(chunk):
+            continue
         opening = (chunk == ord("[")) | (chunk == ord("{"))
         depths = depth + np.cumsum(np.where(opening, 1, -1))
         if depths.max() > limits.depth_max:

@@ -6,10 +6,12 @@ import os
 import sys
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
 
-from forwardpass.core.clock import Clock, monotonic_s, wall_s
+from forwardpass.core.clock import Clock, iso8601, monotonic_s, wall_s
+from forwardpass.observe.receipts import Record
 
 LINES_MAX = 10_000  # that wait for whoever reads standard error
 WRITE_LINES_MAX = 100  # at one time
@@ -18,14 +20,36 @@ UNCODED_MAX = 200  # the same for lines without an error code: what a worker pri
 FLUSH_TIME_S = 1.0
 LINE_BYTES_MAX = 8192
 VALUE_CHARACTERS_MAX = 2000
+_requests = logging.getLogger("forwardpass.requests")
+
+
+@dataclass(frozen=True, slots=True)
+class LogChoice:
+    """What is logged, and how; ``verbose`` adds a line for each request, ``iso`` writes times as ISO 8601 has them."""
+
+    info: bool = True
+    warning: bool = True
+    error: bool = True
+    verbose: bool = False
+    iso: bool = False
+
+    def takes(self, level: int) -> bool:
+        if level >= logging.ERROR:
+            return self.error
+        if level >= logging.WARNING:
+            return self.warning
+        return self.info if level >= logging.INFO else self.verbose
 
 
 class JsonLines(logging.Formatter):
     """``extra={"event": {...}}`` becomes the line's fields; anything that cannot be JSON becomes its repr."""
 
+    iso = False
+
     def format(self, record: logging.LogRecord) -> str:
+        now_s = wall_s()
         fields: dict[str, Any] = {
-            "at": round(wall_s(), 3),
+            "at": iso8601(now_s) if self.iso else round(now_s, 3),
             "level": record.levelname.lower(),
             "part": record.name,
             "text": record.getMessage()[:VALUE_CHARACTERS_MAX],
@@ -49,11 +73,14 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The same for people at a terminal."""
+    """The same for people at a terminal, who see the time if they ask for it."""
+
+    iso = False
 
     def format(self, record: logging.LogRecord) -> str:
         event = " ".join(f"{name}={value!s:.200}" for name, value in getattr(record, "event", {}).items())
         text = f"{record.levelname.lower():7} {record.getMessage()} {event}".rstrip()
+        text = f"{iso8601(wall_s())} {text}" if self.iso else text
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -65,6 +92,8 @@ class Sink(logging.Handler):
 
     def __init__(self, descriptor: int, *, lines_max: int = LINES_MAX, clock: Clock = monotonic_s) -> None:
         super().__init__()
+        self.choice = LogChoice()
+        self.addFilter(lambda record: self.choice.takes(record.levelno))
         self._descriptor = descriptor
         self._lines_max = lines_max
         self._clock = clock
@@ -149,3 +178,30 @@ def start(kind: str) -> None:
     logger.handlers = [sink]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def chosen() -> LogChoice:
+    """What is in force; the default where ``start`` was not called."""
+    return next((sink.choice for sink in _sinks()), LogChoice())
+
+
+def choose(choice: LogChoice) -> None:
+    """In force from now on."""
+    for sink in _sinks():
+        sink.choice = choice
+        if isinstance(sink.formatter, JsonLines | TextLines):
+            sink.formatter.iso = choice.iso
+    logging.getLogger("forwardpass").setLevel(logging.DEBUG if choice.verbose else logging.INFO)
+
+
+def request_ended(record: Record) -> None:
+    """One line for each request, where the log is verbose."""
+    if _requests.isEnabledFor(logging.DEBUG):
+        times_us = {f"{stage}_us": taken_us for stage, taken_us in record.timeline.stages_us().items()}
+        event = {"request": record.id, "pipeline": record.version.pipeline, "version": record.version.number}
+        event |= {"outcome": record.outcome, "rows": record.rows, **times_us}
+        _requests.debug("request ended", extra={"event": event})
+
+
+def _sinks() -> list[Sink]:
+    return [sink for sink in logging.getLogger("forwardpass").handlers if isinstance(sink, Sink)]

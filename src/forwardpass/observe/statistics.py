@@ -24,7 +24,7 @@ class Answered:
 
     Success is an answer with all its rows. Fail is everything else: cancelled, shed, quarantined, past its deadline, a
     row that failed. ``rows`` are those that were answered, also beside one that failed. The stages are of the
-    successes; a request cut into several batches has the stages of the one that came back last.
+    successes; a request cut into several batches has the stages of the batch its last rows were in.
     """
 
     success: Span = field(default_factory=Span)

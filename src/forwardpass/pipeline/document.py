@@ -22,9 +22,11 @@ from forwardpass.core.pipeline import (
     Rule,
     Sequences,
     Step,
+    Task,
     Workers,
 )
 from forwardpass.core.tensor import DATATYPES, RANK_MAX
+from forwardpass.pipeline.task_section import TASK
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.pipeline.toml_values import (
     WRONG,
@@ -72,6 +74,7 @@ def _plain_form(value: Any) -> Any:
             | Padding()
             | Queue()
             | Sequences()
+            | Task()
             | Workers()
             | Golden()
         ):
@@ -231,6 +234,7 @@ _PIPELINE = table(
         "queue": _QUEUE,
         "workers": _WORKERS,
         "sequence": _SEQUENCES,
+        "task": TASK,
         "golden": list_of(_GOLDEN, count_max=1000),
         "files": by_name(digest, count_max=10_000),
     },

@@ -53,11 +53,16 @@ def encode(signature: Signature, records: Sequence[Record], *, root: str | None 
         values = [record.get(given.name) for record in records]
         if given.type == "record":
             tensors += _record(values, given, [f"{place}/{given.name}" for place in places])
-        elif given.name in signature.token_inputs and any(isinstance(value, TokenIds) for value in values):
-            tensors.append(_texts_or_ids(values, given, _namer(places, given.name)))
         else:
-            tensors.append(_column(given.type, values, given, _namer(places, given.name)))
+            tensors.append(encode_column(signature, given, values, _namer(places, given.name)))
     return tensors, len(records)
+
+
+def encode_column(signature: Signature, given: Input, values: Sequence[object], at: At) -> Tensor:
+    """The tensor of one input that is no record, of a value for each row; ``at`` names these. Raises Refused."""
+    if given.name in signature.token_inputs and any(isinstance(value, TokenIds) for value in values):
+        return _texts_or_ids(values, given, at)
+    return _column(given.type, values, given, at)
 
 
 def decode(answer: Answer, *, arrays: bool = False) -> list[dict[str, object] | Failure]:

@@ -16,6 +16,7 @@ from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
 from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
+from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
 from forwardpass.pipeline.joining import joined
@@ -179,4 +180,5 @@ class Handle:
         self._receipts.keep(record)
         self._metrics.observe(record)
         variant.answered.observe(record)
+        request_ended(record)
         return record

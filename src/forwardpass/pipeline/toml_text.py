@@ -11,7 +11,7 @@ from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_TABLES = ("inputs", "steps", "rules", "checks", "batch", "queue", "sequence", "workers", "golden", "files")
+_TABLES = ("inputs", "steps", "rules", "checks", "batch", "queue", "sequence", "task", "workers", "golden", "files")
 
 
 def toml_text(document: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import SequenceTable
-from forwardpass.core.clock import Clock
+from forwardpass.core.clock import Clock, wall_s
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Signature, Version
 from forwardpass.execution.local import LocalWorker
@@ -42,6 +42,7 @@ class Variant:
         self.failure: Misconfigured | None = None
         self.signature = Signature((), ())
         self.loaded: Loaded | None = None
+        self.loaded_at_s = 0.0  # seconds since 1970, for people
         self.running = 0  # requests between being routed and being answered
         self.batch = definition.batch
         self.batching_reason = "on"
@@ -139,6 +140,7 @@ class Variant:
         # Rows are independent only if every worker found them so.
         self.loaded = next((loaded for loaded in loads if not loaded.independent), loads[0])
         self.signature = self.loaded.signature
+        self.loaded_at_s = wall_s()
         if not self.loaded.independent and self.batch.enabled:
             self.batch = replace(self.batch, enabled=False)
             self.batcher.batch = self.batch

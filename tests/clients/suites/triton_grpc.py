@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from queue import Queue
 from typing import Any
 
@@ -156,7 +157,7 @@ NUMPY = {"BOOL": "?", "FP32": "<f4", "FP64": "<f8"} | {
 
 
 def typed_request(half_raw: bool = False) -> Any:
-    """Every datatype that has a typed field; FP16 has none and comes as INT8's neighbours cannot: raw is not mixed."""
+    """Every datatype that has a typed field, which is all but FP16; perhaps with raw bytes beside them, which is wrong."""
     request = service_pb2.ModelInferRequest(model_name="typed")
     for name, (field, values) in FIELDS.items():
         given = request.inputs.add(name=f"x_{name}", datatype=name, shape=[1, 2])
@@ -170,7 +171,7 @@ def output(answer: Any, place: int) -> list[Any]:
     """The values of an output, raw or typed, as clients read them."""
     about = answer.outputs[place]
     if answer.raw_output_contents:
-        return np.frombuffer(answer.raw_output_contents[place], NUMPY[about.datatype]).tolist()
+        return list(np.frombuffer(answer.raw_output_contents[place], NUMPY[about.datatype]))
     return list(getattr(about.contents, FIELDS[about.datatype][0]))
 
 
@@ -201,10 +202,11 @@ def _(served: Served) -> None:
     wrong_field.inputs[1].contents.CopyFrom(service_pb2.InferTensorContents(fp32_contents=[1, 2]))
     with grpc.insecure_channel(served.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        for request, words in ((too_large, ("1000",)), (wrong_field, ("int_contents",)), (typed_request(True), ("raw",))):
-            error = refused(grpc.RpcError, lambda request=request: stub.ModelInfer(request))
+        bad = [(too_large, "1000"), (wrong_field, "int_contents"), (typed_request(half_raw=True), "raw")]
+        for request, word in bad:
+            error = refused(grpc.RpcError, partial(stub.ModelInfer, request))
             same(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
-            says(error.details(), *words)
+            says(error.details(), word)
 
 
 def checked(served: Served, service: bytes) -> bytes:

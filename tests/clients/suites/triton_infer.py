@@ -3,15 +3,24 @@
 from typing import Any
 
 import numpy as np
-from tests.clients.checks import Served, Suite, refused, run, same, says
-from tests.clients.suites.triton_clients import WAYS, Array, Way, asking, sixteen
+from tests.clients.checks import refused, run, same, says
+from tests.clients.suites.triton_clients import WAYS, Array, Asking, EachWay, sixteen
 from tritonclient.utils import InferenceServerException
 
-FLOATS = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
-INTEGERS = {
+infers = EachWay("infer")
+errors = EachWay("errors")
+health = EachWay("health and metadata")
+sequences = EachWay("sequences")
+json_tensors = EachWay("JSON tensors", [way for way in WAYS if not way.grpc])
+
+FLOATS: dict[str, Any] = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
+INTEGERS: dict[str, Any] = {
     "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64,
     "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
 }  # fmt: skip
+SUMS = np.arange(1, 17, dtype=np.int32).reshape(1, 16)
+DIFFERENCES = SUMS - 2
+"""Of ``sixteen``."""
 
 
 def alike(found: Array, wanted: Array) -> None:
@@ -37,260 +46,226 @@ def extremes() -> dict[str, Array]:
     return arrays
 
 
-def infers(way: Way) -> Suite:  # noqa: C901
-    suite = Suite(way.name, "infer")
-
-    @suite("the sum and the difference of two rows, binary both ways")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            result = client.infer("simple", sixteen())
-            given = sixteen()
-            alike(result.as_numpy("OUTPUT0"), given["INPUT0"] + given["INPUT1"])
-            alike(result.as_numpy("OUTPUT1"), given["INPUT0"] - given["INPUT1"])
-
-    @suite("every datatype comes back bit for bit")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            result = client.infer("every_datatype", extremes())
-            for name, array in extremes().items():
-                alike(result.as_numpy(name.replace("x_", "y_")), array)
-
-    @suite("bytes: decimal text is added, any UTF-8 comes back, the empty text too")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            numbers = {name: texts(*map(str, array[0])) for name, array in sixteen().items()}
-            summed = client.infer("simple_string", numbers).as_numpy("OUTPUT0")
-            same([int(value) for value in summed[0]], [number + 1 for number in range(16)])
-            given = texts("abc", "", "déjà", "\N{SNOWMAN}" * 1000)
-            alike(client.infer("simple_identity", {"INPUT0": given}).as_numpy("OUTPUT0"), given)
-
-    @suite("8-bit integers")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            given = {name: array.astype(np.int8) for name, array in sixteen().items()}
-            alike(client.infer("simple_int8", given).as_numpy("OUTPUT1"), given["INPUT0"] - given["INPUT1"])
-
-    @suite("a tensor of 4.8 MB, larger than gRPC's own limit")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            given = np.random.default_rng(0).normal(size=(8, 3, 224, 224)).astype(np.float32)
-            alike(client.infer("wide", {"x": given}).as_numpy("y"), given)
-
-    @suite("only the outputs that were asked for")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            result = client.infer("simple", sixteen(), [client.output("OUTPUT1")])
-            same(result.as_numpy("OUTPUT0"), None)
-            same(result.as_numpy("OUTPUT1").shape, (1, 16))
-
-    @suite("the request's id, a version, a priority, a time limit and parameters of one's own")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            result = client.infer(
-                "simple", sixteen(), model_version="1", request_id="mine-42", priority=1, timeout=5_000_000,
-                parameters={"shop": "north", "urgent": True, "tries": 3},
-            )  # fmt: skip
-            answer = result.get_response()
-            same(answer["id"] if isinstance(answer, dict) else answer.id, "mine-42")
-
-    @suite("64 requests at the same time, each its own answer")
-    def _(served: Served) -> None:
-        named = {} if way.grpc else {"conn_limit": 16} if way.waits else {"concurrency": 16}
-        with asking(way, served, **named) as client:
-            calls = [("simple", {"INPUT0": sixteen()["INPUT0"] + n, "INPUT1": sixteen()["INPUT1"]}) for n in range(64)]
-            for number, result in enumerate(client.together(calls)):
-                alike(result.as_numpy("OUTPUT0"), calls[number][1]["INPUT0"] + 1)
-
-    @suite("request and answer compressed")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            for algorithm in ("gzip", "deflate"):
-                named = _compressed(way, algorithm)
-                alike(client.infer("simple", sixteen(), **named).as_numpy("OUTPUT1"), np.arange(-1, 15, dtype=np.int32).reshape(1, 16))
-
-    return suite
+@infers("the sum and the difference of two rows, binary both ways")
+def _(client: Asking) -> None:
+    result = client.infer("simple", sixteen())
+    alike(result.as_numpy("OUTPUT0"), SUMS)
+    alike(result.as_numpy("OUTPUT1"), DIFFERENCES)
 
 
-def _compressed(way: Way, algorithm: str) -> dict[str, str]:
-    if way.grpc:
-        return {"compression_algorithm": algorithm}
-    return {"request_compression_algorithm": algorithm, "response_compression_algorithm": algorithm}
+@infers("every datatype comes back bit for bit")
+def _(client: Asking) -> None:
+    result = client.infer("every_datatype", extremes())
+    for name, array in extremes().items():
+        alike(result.as_numpy(name.replace("x_", "y_")), array)
 
 
-def errors(way: Way) -> Suite:
-    suite = Suite(way.name, "errors")
-    statuses = ("StatusCode.NOT_FOUND", "StatusCode.INVALID_ARGUMENT") if way.grpc else ("404", "400")
-
-    def is_refused(served: Served, status: str, words: tuple[str, ...], model: str, inputs: Any, **named: Any) -> None:
-        with asking(way, served) as client:
-            if named.get("outputs"):
-                named["outputs"] = [client.output(name) for name in named["outputs"]]
-            error = refused(InferenceServerException, lambda: client.infer(model, inputs, **named))
-            same(error.status(), status)
-            says(error.message(), *words)
-            client.infer("simple", sixteen())  # the connection serves on
-
-    @suite("a model that is not there")
-    def _(served: Served) -> None:
-        is_refused(served, statuses[0], ("simpel",), "simpel", sixteen())
-
-    @suite("a version that is not there")
-    def _(served: Served) -> None:
-        is_refused(served, statuses[0], ("7",), "simple", sixteen(), model_version="7")
-
-    @suite("an input of a wrong name, with the right one")
-    def _(served: Served) -> None:
-        given = {"INPUT0": sixteen()["INPUT0"], "INPUT9": sixteen()["INPUT1"]}
-        is_refused(served, statuses[1], ("INPUT9", "INPUT1"), "simple", given)
-
-    @suite("a missing input")
-    def _(served: Served) -> None:
-        is_refused(served, statuses[1], ("INPUT1",), "simple", {"INPUT0": sixteen()["INPUT0"]})
-
-    @suite("a wrong datatype, with the right one")
-    def _(served: Served) -> None:
-        given = {name: array.astype(np.float32) for name, array in sixteen().items()}
-        is_refused(served, statuses[1], ("INT32", "FP32"), "simple", given)
-
-    @suite("a wrong shape")
-    def _(served: Served) -> None:
-        is_refused(served, statuses[1], ("15",), "simple", {name: array[:, :15] for name, array in sixteen().items()})
-
-    @suite("an output that is not there")
-    def _(served: Served) -> None:
-        is_refused(served, statuses[1], ("OUTPUT7",), "simple", sixteen(), outputs=["OUTPUT7"])
-
-    @suite("an answer that takes longer than the request allows")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            given = {"x": np.array([[3000.0, 0.0]])}
-            error = refused(InferenceServerException, lambda: client.infer("slow", given, timeout=100_000))
-            says(error.message(), "deadline")
-
-    return suite
+@infers("infinities and NaN come back bit for bit")
+def _(client: Asking) -> None:
+    odd = np.array([[np.nan, np.inf, -np.inf]], np.float32)
+    alike(client.infer("odd_numbers", {"x": odd}).as_numpy("y"), odd)
 
 
-def health(way: Way) -> Suite:
-    suite = Suite(way.name, "health and metadata")
-
-    @suite("live and ready, model by model")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            same([client.call(f"is_server_{state}") for state in ("live", "ready")], [True, True])
-            same(client.call("is_model_ready", "simple"), True)
-            same(client.call("is_model_ready", "simple", "1"), True)
-
-    @suite("a model that is not there is not ready")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            try:
-                same(client.call("is_model_ready", "simpel"), False)
-            except InferenceServerException as error:  # gRPC's way of saying so
-                same(error.status(), "StatusCode.NOT_FOUND")
-
-    @suite("the server says what it can do")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            about = client.call("get_server_metadata", **_as_json(way))
-            same(about["name"], "forwardpass")
-            same("binary_tensor_data" in about["extensions"], True)
-
-    @suite("the inputs and outputs of a model")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            about = client.call("get_model_metadata", "simple", **_as_json(way))
-            shapes = {each["name"]: (each["datatype"], [int(size) for size in each["shape"]]) for each in about["inputs"]}
-            same(shapes, {"INPUT0": ("INT32", [-1, 16]), "INPUT1": ("INT32", [-1, 16])})
-            same(list(about["versions"]), ["1"])
-            error = refused(InferenceServerException, lambda: client.call("get_model_metadata", "simpel"))
-            says(error.message(), "simpel")
-
-    return suite
+@infers("bytes: decimal text is added, any UTF-8 comes back, the empty text too")
+def _(client: Asking) -> None:
+    numbers = {name: texts(*map(str, array[0])) for name, array in sixteen().items()}
+    summed = client.infer("simple_string", numbers).as_numpy("OUTPUT0")
+    same([int(value) for value in summed[0]], SUMS[0].tolist())
+    given = texts("abc", "", "déjà", "\N{SNOWMAN}" * 1000)
+    alike(client.infer("simple_identity", {"INPUT0": given}).as_numpy("OUTPUT0"), given)
 
 
-def _as_json(way: Way) -> dict[str, bool]:
-    return {"as_json": True} if way.grpc else {}
+@infers("8-bit integers")
+def _(client: Asking) -> None:
+    given = {name: array.astype(np.int8) for name, array in sixteen().items()}
+    alike(client.infer("simple_int8", given).as_numpy("OUTPUT1"), DIFFERENCES.astype(np.int8))
 
 
-def sequences(way: Way) -> Suite:
-    suite = Suite(way.name, "sequences")
-
-    def total(client: Any, id: "int | str", value: float, **named: Any) -> float:
-        given = {"x": np.array([[value, 0.0]], np.float32)}
-        return float(client.infer("simple_sequence", given, sequence_id=id, **named).as_numpy("y")[0, 0])
-
-    for kind, first, second in (("numbers", 1001, 1002), ("text", "left", "right")):
-
-        @suite(f"two sequences side by side, their ids {kind}")
-        def _(served: Served, first: Any = f"{first}" if kind == "text" else first, second: Any = second) -> None:
-            with asking(way, served) as client:
-                sums: dict[Any, list[float]] = {first: [], second: []}
-                for part in range(4):
-                    for id, scale in ((first, 1.0), (second, 10.0)):
-                        flags = {"sequence_start": part == 0, "sequence_end": part == 3}
-                        sums[id].append(total(client, id, (part + 1) * scale, **flags))
-                same(sums, {first: [1, 3, 6, 10], second: [10, 30, 60, 100]})
-
-    return suite
+@infers("a tensor of 4.8 MB, larger than gRPC's own limit")
+def _(client: Asking) -> None:
+    given = np.random.default_rng(0).normal(size=(8, 3, 224, 224)).astype(np.float32)
+    alike(client.infer("wide", {"x": given}).as_numpy("y"), given)
 
 
-def json_forms(way: Way) -> Suite:
-    suite = Suite(way.name, "JSON tensors")
+@infers("only the outputs that were asked for")
+def _(client: Asking) -> None:
+    result = client.infer("simple", sixteen(), [client.output("OUTPUT1")])
+    same(result.as_numpy("OUTPUT0"), None)
+    alike(result.as_numpy("OUTPUT1"), DIFFERENCES)
 
-    @suite("JSON in and out, and one of each")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            for in_binary, out_binary in ((False, False), (False, True), (True, False)):
-                inputs = [client.input(name, array, binary_data=in_binary) for name, array in sixteen().items()]
-                outputs = [client.output("OUTPUT0", binary_data=out_binary), client.output("OUTPUT1", binary_data=True)]
-                result = client.call("infer", "simple", inputs, outputs=outputs)
-                alike(result.as_numpy("OUTPUT0"), np.arange(1, 17, dtype=np.int32).reshape(1, 16))
-                alike(result.as_numpy("OUTPUT1"), np.arange(-1, 15, dtype=np.int32).reshape(1, 16))
 
-    @suite("an input in JSON beside one in binary")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            given = sixteen()
-            inputs = [client.input("INPUT0", given["INPUT0"], binary_data=False), client.input("INPUT1", given["INPUT1"])]
-            alike(client.call("infer", "simple", inputs).as_numpy("OUTPUT0"), given["INPUT0"] + 1)
+@infers("the request's id, a version, a priority, a time limit and parameters of one's own")
+def _(client: Asking) -> None:
+    own = {"shop": "north", "urgent": True, "tries": 3}
+    named: dict[str, Any] = {"model_version": "1", "priority": 1, "timeout": 5_000_000, "parameters": own}
+    answer = client.infer("simple", sixteen(), request_id="mine-42", **named).get_response()
+    same(answer["id"] if isinstance(answer, dict) else answer.id, "mine-42")
 
-    @suite("bytes as JSON text")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            given = texts("abc", "", "déjà \N{SNOWMAN}", 'quote " and \\')
-            result = client.call(
-                "infer",
-                "simple_identity",
-                [client.input("INPUT0", given, binary_data=False)],
-                outputs=[client.output("OUTPUT0", binary_data=False)],
-            )
-            same([value.encode() for value in result.as_numpy("OUTPUT0")[0]], given[0].tolist())
 
-    @suite("every datatype but FP16 as JSON, and FP16 refused with the way out")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            inputs = [client.input(name, array, binary_data=False) for name, array in extremes().items()]
-            names = [name.replace("x_", "y_") for name in extremes() if name != "x_FP16"]
-            result = client.call("infer", "every_datatype", inputs, outputs=[client.output(n, binary_data=False) for n in names])
-            for name in names:
-                alike(result.as_numpy(name), extremes()[name.replace("y_", "x_")])
-            half = [client.output("y_FP16", binary_data=False)]
-            error = refused(InferenceServerException, lambda: client.call("infer", "every_datatype", inputs, outputs=half))
-            says(error.message(), "FP16", "binary")
+@infers("64 requests at the same time, each its own answer")
+def _(client: Asking) -> None:
+    given = [{**sixteen(), "INPUT0": sixteen()["INPUT0"] + number} for number in range(64)]
+    for number, result in enumerate(client.together([("simple", inputs) for inputs in given])):
+        alike(result.as_numpy("OUTPUT0"), SUMS + np.int32(number))
 
-    @suite("infinities and NaN by binary; null of JSON is read as NaN")
-    def _(served: Served) -> None:
-        with asking(way, served) as client:
-            odd = np.array([[np.nan, np.inf, -np.inf]], np.float32)
-            alike(client.infer("odd_numbers", {"x": odd}).as_numpy("y"), odd)
-            result = client.infer("odd_numbers", {"x": odd}, [client.output("y", binary_data=False)])
-            same(bool(np.isnan(result.as_numpy("y")).all()), True)
 
-    return suite
+@infers("request and answer compressed")
+def _(client: Asking) -> None:
+    names = ["request_compression_algorithm", "response_compression_algorithm"]
+    for algorithm in ("gzip", "deflate"):
+        named: dict[str, Any] = dict.fromkeys(["compression_algorithm"] if client.way.grpc else names, algorithm)
+        alike(client.infer("simple", sixteen(), **named).as_numpy("OUTPUT1"), DIFFERENCES)
+
+
+NOT_FOUND, BAD = ("404", "StatusCode.NOT_FOUND"), ("400", "StatusCode.INVALID_ARGUMENT")
+"""Of HTTP and of gRPC."""
+
+
+def is_refused(client: Asking, statuses: tuple[str, str], words: tuple[str, ...], *given: Any, **named: Any) -> None:
+    error = refused(InferenceServerException, lambda: client.infer(*given, **named))
+    same(error.status(), statuses[client.way.grpc])
+    says(error.message(), *words)
+    alike(client.infer("simple", sixteen()).as_numpy("OUTPUT0"), SUMS)  # the connection serves on
+
+
+@errors("a model that is not there")
+def _(client: Asking) -> None:
+    is_refused(client, NOT_FOUND, ("simpel",), "simpel", sixteen())
+
+
+@errors("a version that is not there")
+def _(client: Asking) -> None:
+    is_refused(client, NOT_FOUND, ("7",), "simple", sixteen(), model_version="7")
+
+
+@errors("an input of a wrong name, with the right one")
+def _(client: Asking) -> None:
+    given = {"INPUT0": sixteen()["INPUT0"], "INPUT9": sixteen()["INPUT1"]}
+    is_refused(client, BAD, ("INPUT9", "INPUT1"), "simple", given)
+
+
+@errors("a missing input")
+def _(client: Asking) -> None:
+    is_refused(client, BAD, ("INPUT1",), "simple", {"INPUT0": sixteen()["INPUT0"]})
+
+
+@errors("a wrong datatype, with the right one")
+def _(client: Asking) -> None:
+    given = {name: array.astype(np.float32) for name, array in sixteen().items()}
+    is_refused(client, BAD, ("INT32", "FP32"), "simple", given)
+
+
+@errors("a wrong shape")
+def _(client: Asking) -> None:
+    is_refused(client, BAD, ("15",), "simple", {name: array[:, :15] for name, array in sixteen().items()})
+
+
+@errors("an output that is not there")
+def _(client: Asking) -> None:
+    is_refused(client, BAD, ("OUTPUT7",), "simple", sixteen(), outputs=[client.output("OUTPUT7")])
+
+
+@errors("an answer that takes longer than the request allows")
+def _(client: Asking) -> None:
+    given = {"x": np.array([[3000.0, 0.0]])}  # two seconds
+    error = refused(InferenceServerException, lambda: client.infer("slow", given, timeout=100_000))
+    says(error.message(), "deadline")
+
+
+@health("live and ready, model by model")
+def _(client: Asking) -> None:
+    same([client.call(f"is_server_{state}") for state in ("live", "ready")], [True, True])
+    same([client.call("is_model_ready", "simple"), client.call("is_model_ready", "simple", "1")], [True, True])
+
+
+@health("a model that is not there is not ready")
+def _(client: Asking) -> None:
+    try:
+        same(client.call("is_model_ready", "simpel"), False)
+    except InferenceServerException as error:  # gRPC's way of saying so
+        same(error.status(), NOT_FOUND[1])
+
+
+@health("the server says what it can do")
+def _(client: Asking) -> None:
+    about = client.told("get_server_metadata")
+    same(about["name"], "forwardpass")
+    same("binary_tensor_data" in about["extensions"], True)
+
+
+@health("the inputs and outputs of a model")
+def _(client: Asking) -> None:
+    about = client.told("get_model_metadata", "simple")
+    shapes = {each["name"]: (each["datatype"], [int(size) for size in each["shape"]]) for each in about["inputs"]}
+    same(shapes, {"INPUT0": ("INT32", [-1, 16]), "INPUT1": ("INT32", [-1, 16])})
+    same((list(about["versions"]), len(about["outputs"])), (["1"], 2))
+    says(refused(InferenceServerException, lambda: client.told("get_model_metadata", "simpel")), "simpel")
+
+
+def side_by_side(client: Asking, first: int | str, second: int | str) -> None:
+    """Two running sums in turn, the second of tenfold numbers."""
+    sums: dict[int | str, list[float]] = {first: [], second: []}
+    for part in range(4):
+        for id, scale in ((first, 1.0), (second, 10.0)):
+            given = {"x": np.array([[(part + 1) * scale, 0.0]], np.float32)}
+            named: dict[str, Any] = {"sequence_id": id, "sequence_start": part == 0, "sequence_end": part == 3}
+            sums[id].append(float(client.infer("simple_sequence", given, **named).as_numpy("y")[0, 0]))
+    same(sums, {first: [1, 3, 6, 10], second: [10, 30, 60, 100]})
+
+
+@sequences("two side by side, their ids numbers")
+def _(client: Asking) -> None:
+    side_by_side(client, 1001, 1002)
+
+
+@sequences("two side by side, their ids text")
+def _(client: Asking) -> None:
+    side_by_side(client, "left", "right")
+
+
+@json_tensors("JSON in and out, and one of each")
+def _(client: Asking) -> None:
+    for in_binary, out_binary in ((False, False), (False, True), (True, False)):
+        inputs = [client.input(name, array, binary_data=in_binary) for name, array in sixteen().items()]
+        outputs = [client.output("OUTPUT0", binary_data=out_binary), client.output("OUTPUT1", binary_data=True)]
+        result = client.call("infer", "simple", inputs, outputs=outputs)
+        alike(result.as_numpy("OUTPUT0"), SUMS)
+        alike(result.as_numpy("OUTPUT1"), DIFFERENCES)
+
+
+@json_tensors("an input in JSON beside one in binary")
+def _(client: Asking) -> None:
+    given = sixteen()
+    inputs = [client.input("INPUT0", given["INPUT0"], binary_data=False), client.input("INPUT1", given["INPUT1"])]
+    alike(client.call("infer", "simple", inputs).as_numpy("OUTPUT0"), SUMS)
+
+
+@json_tensors("bytes as JSON text")
+def _(client: Asking) -> None:
+    given = texts("abc", "", "déjà \N{SNOWMAN}", 'quote " and \\')
+    inputs, outputs = [client.input("INPUT0", given, binary_data=False)], [client.output("OUTPUT0", binary_data=False)]
+    result = client.call("infer", "simple_identity", inputs, outputs=outputs)
+    same([value.encode() for value in result.as_numpy("OUTPUT0")[0]], given[0].tolist())
+
+
+@json_tensors("every datatype but FP16, and FP16 refused with the way out")
+def _(client: Asking) -> None:
+    inputs = [client.input(name, array, binary_data=False) for name, array in extremes().items()]
+    outputs = {name: client.output(name.replace("x_", "y_"), binary_data=False) for name in extremes()}
+    half = outputs.pop("x_FP16")
+    result = client.call("infer", "every_datatype", inputs, outputs=list(outputs.values()))
+    for name, output in outputs.items():
+        alike(result.as_numpy(output.name()), extremes()[name])
+    error = refused(InferenceServerException, lambda: client.call("infer", "every_datatype", inputs, outputs=[half]))
+    says(error.message(), "FP16", "binary")
+
+
+@json_tensors("NaN and infinities are null, which the client reads as NaN")
+def _(client: Asking) -> None:
+    odd = np.array([[np.nan, np.inf, -np.inf]], np.float32)
+    result = client.infer("odd_numbers", {"x": odd}, [client.output("y", binary_data=False)])
+    same(bool(np.isnan(result.as_numpy("y")).all()), True)
 
 
 if __name__ == "__main__":
-    run(
-        *(make(way) for way in WAYS for make in (infers, errors, health, sequences)),
-        *(json_forms(way) for way in WAYS if not way.grpc),
-    )
+    run(*(suite for each in (infers, json_tensors, errors, health, sequences) for suite in each.suites.values()))

@@ -15,6 +15,7 @@ from forwardpass.pipeline.bounds import refuse, unknown_field
 DEADLINE_S_MAX = 300.0
 DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)
 PRIORITY_MAX = 9
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _TRACE_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
@@ -78,6 +79,12 @@ def trace_of(headers: Mapping[bytes, bytes]) -> Trace | None:
 def trace_header(trace: Trace) -> tuple[bytes, bytes]:
     """What an answer says of the trace it belongs to."""
     return (b"traceparent", f"00-{trace.id}-{trace.span}-{trace.flags}".encode())
+
+
+def client_id_header(headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """The client's own id of its request, given back; none where it gave none that can be."""
+    given = headers.get(b"x-request-id")
+    return [(b"X-Client-Request-Id", given)] if given is not None and _CLIENT_ID.fullmatch(given) else []
 
 
 def _proxy_deadline_s(headers: Mapping[bytes, bytes]) -> float | None:

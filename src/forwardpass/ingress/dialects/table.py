@@ -3,12 +3,16 @@
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect
-from forwardpass.ingress.dialects import predict, v2, v2_answer
+from forwardpass.ingress.dialects import generate, invocations, kserve_v1, predict, v2, v2_answer
+from forwardpass.ingress.dialects.openai_embeddings import EMBEDDINGS
+from forwardpass.ingress.dialects.openai_moderations import MODERATIONS
+from forwardpass.ingress.dialects.rerank import COHERE_RERANK, RERANK, TEI_RERANK
+from forwardpass.ingress.dialects.tei import EMBED, PREDICT
 from forwardpass.ingress.message import HttpAnswer
 
 
 def _decode_v2(call: Call, signature: Signature) -> Request:
-    return v2.decode_infer(call.http, signature, call.id, call.timeline)
+    return v2.decode_infer(call.http, signature, call.id, call.timeline, pipeline=call.match.pipeline)
 
 
 def _encode_v2(answer: Answer, request: Request, call: Call) -> HttpAnswer:
@@ -26,4 +30,15 @@ def _encode_predict(answer: Answer, request: Request, call: Call) -> HttpAnswer:
 DIALECTS: dict[str, Dialect] = {
     "v2_infer": Dialect(_decode_v2, _encode_v2),
     "predict": Dialect(_decode_predict, _encode_predict),
+    "generate": Dialect(generate.decode, generate.encode),
+    "generate_stream": Dialect(generate.decode, generate.encode_stream),
+    "invocations": Dialect(invocations.decode, invocations.encode_answer, invocations.target),
+    "openai_embeddings": EMBEDDINGS,
+    "openai_moderations": MODERATIONS,
+    "rerank": RERANK,
+    "cohere_rerank": COHERE_RERANK,
+    "tei_rerank": TEI_RERANK,
+    "tei_embed": EMBED,
+    "tei_predict": PREDICT,
+    "kserve_v1_predict": Dialect(kserve_v1.decode, kserve_v1.encode_answer),
 }

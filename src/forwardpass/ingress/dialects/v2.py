@@ -41,6 +41,7 @@ class InferMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str | UnsetType = UNSET
     parameters: Parameters | UnsetType = UNSET
     outputs: list[InferOutput] | UnsetType = UNSET
+    model_name: str | UnsetType = UNSET  # KServe's client says again what the path says
 
 
 _decoder = msgspec.json.Decoder(InferMessage)
@@ -53,9 +54,18 @@ _ALLOWED = {
 
 
 def decode_infer(
-    http: HttpRequest, signature: Signature, id: str, timeline: Timeline, limits: JsonLimits = LIMITS
+    http: HttpRequest,
+    signature: Signature,
+    id: str,
+    timeline: Timeline,
+    limits: JsonLimits = LIMITS,
+    *,
+    pipeline: str = "",
 ) -> Request:
-    """The request an infer call makes. Raises Refused; never for its Content-Type, which clients leave out."""
+    """The request an infer call makes of the pipeline that the path names, which the body may name again.
+
+    Raises Refused; never for its Content-Type, which clients leave out.
+    """
     length = http.headers.get(HEAD_LENGTH)
     request = Request(id, [], 0, timeline)
     if http.query:
@@ -69,6 +79,8 @@ def decode_infer(
         text, rest = http.body[:head_bytes], _Rest(memoryview(http.body)[head_bytes:])
     try:
         message, keys_max = _parse(text, limits)
+        if message.model_name is not UNSET and message.model_name != pipeline:
+            raise refuse(Code.INVALID_INPUT, "/model_name", f'the path names "{show(pipeline)}"')
         fill(request, message, rest.values_of, signature)
         rest.check_all_taken()
     except Refused:
@@ -110,8 +122,7 @@ def _parse_around(text: bytes) -> tuple[InferMessage, int] | None:
 def _keys(message: InferMessage) -> int:
     """The keys a decoded message has: one per member that was given, one per parameter."""
     keys = 1 + _parameter_keys(message.parameters)
-    if message.id is not UNSET:
-        keys += 1
+    keys += (message.id is not UNSET) + (message.model_name is not UNSET)
     for given in message.inputs:
         keys += (3 if given.data is UNSET else 4) + _parameter_keys(given.parameters)
     if message.outputs is not UNSET:
@@ -139,7 +150,7 @@ def fill(request: Request, message: InferMessage, values_of: ValuesOf, signature
 
 
 def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signature) -> None:
-    known = [field.name for field in signature.outputs]
+    known = {field.name: field for field in signature.outputs}
     names: list[str] = []
     for index, output in enumerate(outputs):
         where = f"/outputs/{index}"
@@ -150,7 +161,7 @@ def _outputs(request: Request, outputs: Sequence[InferOutput], signature: Signat
             raise refuse(Code.INVALID_INPUT, f"{where}/name", f"output '{output.name}' is asked for twice")
         names.append(output.name)
         if output.parameters:
-            apply_output(request, output.name, output.parameters, where)
+            apply_output(request, known[output.name], output.parameters, where)
     request.outputs = tuple(names)
 
 
@@ -165,9 +176,7 @@ def _columns(request: Request, inputs: Sequence[InferInput], values_of: ValuesOf
         if place in found:
             raise refuse(Code.INVALID_INPUT, f"{where}/name", f"input '{given.name}' is given twice")
         values = values_of(given, where)
-        if not signature.leading:
-            given.shape.insert(0, 1)  # a model without an axis for rows: the request is one row
-        column = to_column(given, where, values, *columns[place])
+        column = to_column(given, where, values, *columns[place], leading=bool(signature.leading))
         if not found:
             request.rows = column.shape[0]
         elif column.shape[0] != request.rows:

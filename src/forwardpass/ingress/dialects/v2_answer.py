@@ -10,6 +10,7 @@ from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, unpack_bytes
 from forwardpass.ingress.dialects.envelope import answer_headers
+from forwardpass.ingress.dialects.v2_classification import classified, labels_of
 from forwardpass.ingress.message import HttpAnswer
 
 _MISSING_MARK = b"\xff\xff\xff\xff"
@@ -60,6 +61,8 @@ def outputs_asked(answer: Answer, request: Request) -> Iterator[tuple[str, Tenso
         if tensor.shapes:
             why = f"output '{name}' has rows of different shape, which one tensor has not; send them one by one"
             raise Refused(Code.SHAPE_MISMATCH, why, field=name)
+        if name in request.classes:
+            tensor = classified(tensor, request.classes[name], labels_of(name, answer.signature))
         yield name, tensor, tensor.shape if answer.signature.leading else tensor.shape[1:]
 
 

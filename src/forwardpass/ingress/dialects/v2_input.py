@@ -23,7 +23,7 @@ from forwardpass.core.tensor import (
     unpack_bytes,
 )
 from forwardpass.ingress.dialects import number_lists
-from forwardpass.ingress.strict_json import DECODE_ERRORS, explain
+from forwardpass.ingress.strict_json import DECODE_ERRORS, check_nesting, explain
 from forwardpass.pipeline.bounds import (
     CODES,
     FLOATS,
@@ -60,33 +60,41 @@ class InferInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     parameters: Parameters | msgspec.UnsetType = msgspec.UNSET
 
 
-def to_column(given: InferInput, where: str, values: msgspec.Raw | memoryview, field: Field, bounds: Input) -> Tensor:
+def to_column(
+    given: InferInput,
+    where: str,
+    values: msgspec.Raw | memoryview,
+    field: Field,
+    bounds: Input,
+    leading: bool = True,
+) -> Tensor:
     """The column ``field`` made of ``given``, whose values are JSON (Raw) or binary (memoryview). Raises Refused.
 
     Datatypes must be equal, with one exception: a number input takes any NUMBERS and makes FP64 of it, rounded to
-    nearest. Inputs that are no tensors have the shape [rows] or [rows, 1].
+    nearest. Inputs that are no tensors have the shape [rows] or [rows, 1]. Without a leading axis it is one row.
     """
-    shape = tuple(given.shape)
+    told = tuple(given.shape)  # what nested values are nested as
+    shape = told if leading else (1, *told)
     count = prod(shape)
     if given.datatype != field.datatype or shape[1:] != field.shape or not shape or not 0 < shape[0] <= ROWS_MAX:
         count = _check(given, shape, field, where)  # seldom: a refusal, a free dimension, or a number that is cast
     place = f"{where}/data"
     if field.kind == "texts":
         _check(given, shape, field, where)
-        return _text_lists(values, shape, place, field, bounds)
+        return _text_lists(values, shape, told, place, field, bounds)
     if field.datatype == "BYTES":
-        data = _texts(values, shape, place, field, bounds)
+        data = _texts(values, told, place, field, bounds)
         return Tensor("BYTES", shape if field.kind == "tensor" else shape[:1], data)
     packed: Buffer
     if isinstance(values, memoryview):
         packed = _sized(values, given.datatype, count, place)
     else:
         nullable = field.kind == "number" and may_be_missing(bounds) and given.datatype in FLOATS
-        packed = _numbers(values, given.datatype, shape, place, nullable)
+        packed = _numbers(values, given.datatype, told, place, nullable)
     if field.kind == "tensor":
         return Tensor(field.datatype, shape, packed)
     numbers = struct.unpack(f"<{count}{CODES[given.datatype]}", packed)
-    check_numbers(numbers, bounds, element_at(place, shape))
+    check_numbers(numbers, bounds, element_at(place, told))
     return Tensor("FP64", shape[:1], packed if given.datatype == "FP64" else struct.pack(f"<{count}d", *numbers))
 
 
@@ -161,10 +169,15 @@ def _texts(
 
 
 def _text_lists(
-    values: msgspec.Raw | memoryview, shape: tuple[int, ...], where: str, field: Field, bounds: Input
+    values: msgspec.Raw | memoryview,
+    shape: tuple[int, ...],
+    told: tuple[int, ...],
+    where: str,
+    field: Field,
+    bounds: Input,
 ) -> Tensor:
     """Rows of equally many texts, each row one element as it travels inside."""
-    framed = _texts(values, shape, where, field, replace(bounds, type="text"))
+    framed = _texts(values, told, where, field, replace(bounds, type="text"))
     elements = unpack_bytes(framed, prod(shape))
     packed = []
     for start in range(0, len(elements), shape[1]):
@@ -215,6 +228,7 @@ def _nested(data: msgspec.Raw, kind: str, depth: int, shape: tuple[int, ...], wh
     if depth != len(shape):
         text = f"lists are nested {depth} deep; the shape has {len(shape)} dimensions"
         raise refuse(Code.SHAPE_MISMATCH, where, text)
+    check_nesting(bytes(data))  # before more lists than are allowed are made of it
     try:
         level: list[Any] = [_decoder(kind, depth, nullable).decode(data)]
     except DECODE_ERRORS as error:

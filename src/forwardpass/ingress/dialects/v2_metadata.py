@@ -7,7 +7,12 @@ import orjson
 from forwardpass.core.pipeline import Field, Signature, Version
 from forwardpass.ingress.message import HttpAnswer
 
-EXTENSIONS = ("binary_tensor_data", "parameters", "schedule_policy", "sequence", "sequence(string_id)")
+EXTENSIONS = (
+    "binary_tensor_data", "classification", "model_configuration", "parameters", "schedule_policy", "sequence",
+    "sequence(string_id)", "statistics",
+)  # fmt: skip
+CONTROL_EXTENSIONS = ("model_repository", "model_repository(unload_dependents)", "logging")
+"""Only with the setting data.model_control."""
 
 
 def live() -> HttpAnswer:
@@ -49,9 +54,14 @@ def model_metadata(version: Version, numbers: Sequence[int], signature: Signatur
     )
 
 
+def row_shape(field: Field, signature: Signature) -> tuple[int, ...]:
+    """The shape of one row as a client sends or gets it."""
+    return (-1,) if field.kind == "texts" and field in signature.columns else field.shape
+
+
 def _tensor(field: Field, signature: Signature) -> dict[str, object]:
-    shape = (-1,) if field.kind == "texts" and field in signature.columns else field.shape
-    return {"name": field.name, "datatype": field.datatype, "shape": [*signature.leading, *shape]}
+    shape = [*signature.leading, *row_shape(field, signature)]
+    return {"name": field.name, "datatype": field.datatype, "shape": shape}
 
 
 def _answer(body: object, status: int = 200) -> HttpAnswer:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from forwardpass.core.errors import Code, Refused, show
+from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Parameter, Request
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, check_receipt
 from forwardpass.ingress.dialects.turns import NAMES as SEQUENCE_NAMES
 from forwardpass.ingress.dialects.turns import turn_of_parameters
+from forwardpass.ingress.dialects.v2_classification import check_classes
 from forwardpass.ingress.dialects.v2_input import InferInput, Parameters
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
@@ -19,7 +21,7 @@ STRING_CHARACTERS_MAX = 1024
 PRIORITY_MAX = 2**32 - 1
 
 _MEANT = ("priority", "timeout", "receipt", "binary_data_output", *SEQUENCE_NAMES)
-_UNSUPPORTED = ("classification", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
+_UNSUPPORTED = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
@@ -53,11 +55,16 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
         request.sequence = turn_of_parameters(sequence)
 
 
-def apply_output(request: Request, output: str, parameters: Parameters, where: str) -> None:
+def apply_output(request: Request, output: Field, parameters: Parameters, where: str) -> None:
+    """Set what the parameters of an output ask for. Raises Refused, also for what the output does not fit."""
     for name, value in parameters.items():
-        if name != "binary_data":
-            raise _unknown(name, ("binary_data",), f"{where}/parameters")
-        request.binary[output] = _boolean(value, f"{where}/parameters/binary_data")
+        match name:
+            case "binary_data":
+                request.binary[output.name] = _boolean(value, f"{where}/parameters/{name}")
+            case "classification":
+                request.classes[output.name] = check_classes(value, output, f"{where}/parameters/{name}")
+            case _:
+                raise _unknown(name, ("binary_data", "classification"), f"{where}/parameters")
 
 
 def input_bytes(given: InferInput, where: str) -> int | None:
@@ -84,6 +91,8 @@ def refuse_input_parameters(names: Iterable[str], where: str) -> None:
 
 
 def _keep(request: Request, name: str, value: Parameter, where: str) -> None:
+    if name == "classification":
+        raise refuse(Code.UNKNOWN_FIELD, where, "is a parameter of outputs, not of requests")
     if name in _UNSUPPORTED or not _NAME.fullmatch(name) or name == "constructor":
         raise _unknown(name, _MEANT, "/parameters")
     if difflib.get_close_matches(name, _MEANT, 1, 0.85):

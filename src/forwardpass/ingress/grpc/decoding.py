@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from forwardpass.core.errors import Code
+from forwardpass.core.errors import Code, show
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Parameter, Request
-from forwardpass.core.tensor import pack_bytes
+from forwardpass.core.tensor import element_count, pack_bytes
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.dialects.v2 import InferMessage, InferOutput, fill
@@ -19,6 +19,7 @@ from forwardpass.ingress.routes import version_number
 from forwardpass.pipeline.bounds import check_bools, element_at, pack_numbers, refuse
 
 FINAL_ASKED = "triton_enable_empty_final_response"
+SIZE = "binary_data_size"
 
 _CONTENTS: Mapping[str, str] = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
@@ -82,7 +83,7 @@ def _raw(message: Message) -> Callable[[InferInput, str], msgspec.Raw | memoryvi
     raw, inputs = message.raw_input_contents, message.inputs
     for index, given in enumerate(inputs):
         if given.parameters:
-            refuse_input_parameters(given.parameters, f"/inputs/{index}")
+            _check_size(given, raw[index] if index < len(raw) else b"", f"/inputs/{index}")
         if given.HasField("contents"):
             raise refuse(Code.INVALID_INPUT, f"/inputs/{index}/contents", "cannot go with raw_input_contents")
     if len(raw) != len(inputs):
@@ -92,19 +93,29 @@ def _raw(message: Message) -> Callable[[InferInput, str], msgspec.Raw | memoryvi
     return lambda given, where: memoryview(next(entries))
 
 
+def _check_size(given: Message, entry: bytes, where: str) -> None:
+    """KServe's client says of each raw input how large it is, as over REST; no other parameter has a meaning."""
+    refuse_input_parameters((name for name in given.parameters if name != SIZE), where)
+    size = parameters_of(given.parameters, f"{where}/parameters")[SIZE]
+    if size != len(entry):
+        text = f"says {show(size)} bytes, its raw entry has {len(entry)}"
+        raise refuse(Code.BINARY_SIZE_MISMATCH, f"{where}/parameters/{SIZE}", text)
+
+
 def _explicit(message: Message) -> Callable[[InferInput, str], msgspec.Raw | memoryview]:
     entries = iter(message.inputs)
 
     def values_of(given: InferInput, where: str) -> memoryview:
         entry = next(entries)
         refuse_input_parameters(entry.parameters, where)
-        return memoryview(_packed(given, entry.contents, f"{where}/contents"))
+        return memoryview(_packed(given, entry.contents, where))
 
     return values_of
 
 
-def _packed(given: InferInput, contents: Message, where: str) -> bytes:
+def _packed(given: InferInput, contents: Message, place: str) -> bytes:
     """The raw bytes of explicit elements; of an unknown datatype none, as it is refused for its name."""
+    where = f"{place}/contents"
     wanted = _CONTENTS.get(given.datatype, "")
     for descriptor, _ in contents.ListFields():
         if descriptor.name == wanted:
@@ -116,9 +127,7 @@ def _packed(given: InferInput, contents: Message, where: str) -> bytes:
     if not wanted:
         return b""
     elements: Sequence[object] = list(getattr(contents, wanted))
-    count = 1
-    for size in given.shape:
-        count *= size
+    count = element_count(given.shape, f"{place}/shape")
     if count != len(elements):
         raise refuse(Code.SHAPE_MISMATCH, where, f"the shape has {count} elements, the data {len(elements)}")
     return _bytes(given.datatype, elements, where)

@@ -92,6 +92,15 @@ def _service(message: Message) -> Mapping[str, str]:
     return {}
 
 
+def _log(message: Message) -> Mapping[str, Any] | None:
+    return {name: _plain(value, f"/settings/{name}") for name, value in message.settings.items()} or None
+
+
+def _logged(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
+    return {"settings": {name: {kinds[type(value)]: value} for name, value in settings.items()}}
+
+
 METHODS: Mapping[str, Described] = {
     "ServerLive": Described("ServerLiveRequest", "ServerLiveResponse"),
     "ServerReady": Described("ServerReadyRequest", "ServerReadyResponse", failed=_not_ready),
@@ -111,6 +120,7 @@ METHODS: Mapping[str, Described] = {
     "RepositoryModelUnload": Described(
         "RepositoryModelUnloadRequest", "RepositoryModelUnloadResponse", _controlled, _control, lambda answer: {}
     ),
+    "LogSettings": Described("LogSettingsRequest", "LogSettingsResponse", body=_log, answer=_logged),
     "Check": Described(
         "HealthCheckRequest", "HealthCheckResponse", _service, answer=lambda answer: {"status": "SERVING"},
         failed=lambda failure: {"status": "NOT_SERVING"} if failure.code is Code.NOT_READY else None,

@@ -8,22 +8,24 @@ import msgspec
 
 from forwardpass.core.clock import Clock, RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.core.request import Answer, Request
+from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialect import Call, Endpoint
 from forwardpass.ingress.dialects.envelope import (
     DEADLINE_S_MAX,
     answer_headers,
     apply_headers,
+    client_id_header,
     trace_header,
     trace_of,
 )
+from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.grpc.decoding import decode_infer, final_asked, target_of
 from forwardpass.ingress.grpc.description import METHODS, Described, members
 from forwardpass.ingress.grpc.encoding import GrpcAnswer, encode_infer, failed, trailing
 from forwardpass.ingress.grpc.messages import Message, classes, parse_error
 from forwardpass.ingress.inference import Inference, off_loop
-from forwardpass.ingress.message import Headers, HttpRequest
+from forwardpass.ingress.message import Headers, HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import Match, Route
 from forwardpass.rollout.variant import Variant
 
@@ -34,15 +36,19 @@ Result = TypeVar("Result")
 
 
 class GrpcCall(msgspec.Struct):
-    """One call as the protocol hands it over. Names of ``headers``, its metadata, are in lower case."""
+    """One call as the protocol hands it over: ``http`` is its head, without a body."""
 
-    method: str  # its full name, "/service/method"
-    headers: Mapping[bytes, bytes]
+    http: HttpRequest
     remaining_s: Callable[[], float | None]  # until the client's deadline; None = it has none
 
     @property
+    def method(self) -> str:
+        """Its full name, /service/method."""
+        return self.http.path
+
+    @property
     def name(self) -> str:
-        return self.method.rpartition("/")[2]
+        return self.http.path.rpartition("/")[2]
 
 
 class GrpcPlane:
@@ -53,6 +59,7 @@ class GrpcPlane:
         inference: Inference,
         routes: Sequence[Route],
         endpoints: Mapping[str, Endpoint],
+        edge: Edge,
         clock: Clock,
         enabled: frozenset[str] = frozenset(),
     ) -> None:
@@ -63,6 +70,7 @@ class GrpcPlane:
         assert set(described.values()) <= endpoints.keys(), "routes without an endpoint"
         self._inference = inference
         self._endpoints = endpoints
+        self._edge = edge
         self._clock = clock
         self._enabled = enabled
         self._ids = RandomIds()
@@ -71,10 +79,11 @@ class GrpcPlane:
 
     async def respond(self, call: GrpcCall, body: bytes) -> GrpcAnswer:
         """Every call gets an answer; what went wrong on our side is logged with its detail."""
-        id = self._ids.next()
-        work = self._inferred(call, body, id) if call.name == INFER else self._described(call, body, id)
+        id, trace = self._ids.next(), trace_of(call.http.headers)
+        work = self._inferred(call, body, id, trace) if call.name == INFER else self._described(call, body, id)
         answer = await self.outcome(work, id, call)
-        return failed(answer, id) if isinstance(answer, Failure) else answer
+        ended = failed(answer, id) if isinstance(answer, Failure) else answer
+        return ended._replace(metadata=[*ended.metadata, *trailing(self._marks(call, trace))])
 
     async def outcome(self, work: Awaitable[Result], id: str, call: GrpcCall) -> Result | Failure:
         """What the work gives, or the Failure that ended it, whatever it raised."""
@@ -94,6 +103,11 @@ class GrpcPlane:
         """A request ended before any pipeline knew of it."""
         self._inference.count(failure)
 
+    def refused(self, failure: Failure) -> GrpcAnswer:
+        """The end of a call that broke the protocol's rules or bounds, counted."""
+        self._inference.count(failure)
+        return failed(failure, self._ids.next())
+
     async def parsed(self, name: str, body: bytes) -> Message:
         """Raises Refused for bytes that are no message of that name."""
         try:
@@ -102,24 +116,27 @@ class GrpcPlane:
             raise Refused(Code.BAD_REQUEST, f"the bytes are no {name}") from None
 
     async def infer(
-        self, call: GrpcCall, message: Message, size: int, id: str, wrap: Callable[[Message], Message]
+        self,
+        call: GrpcCall,
+        message: Message,
+        size: int,
+        id: str,
+        wrap: Callable[[Message], Message],
+        trace: Trace | None,
     ) -> tuple[bytes, Headers]:
-        """The answer of one request, as ``wrap`` packs it, and its metadata. Raises the Failure that ended it."""
+        """The answer of one request, as ``wrap`` packs it, and who gave it. Raises the Failure that ended it."""
         timeline = Timeline(self._clock())
         try:
-            remaining_s = call.remaining_s()
-            if remaining_s is not None and remaining_s <= 0:
-                raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was here")
+            remaining_s = self._admit(call)
             final = final_asked(message)
             target = target_of(message.model_name, message.model_version)
         except Failure as failure:
             self._inference.count(failure)
             raise
-        trace = trace_of(call.headers)
 
         def decode(variant: Variant) -> Request:
             request = decode_infer(message, variant.signature, id, timeline)
-            apply_headers(request, HttpRequest(b"POST", call.method, "", call.headers, b"", timeline.received))
+            apply_headers(request, call.http)
             if remaining_s is not None:
                 given_s = DEADLINE_S_MAX if request.deadline_s is None else request.deadline_s
                 request.deadline_s = min(given_s, remaining_s)
@@ -128,19 +145,33 @@ class GrpcPlane:
 
         def encode(answer: Answer, request: Request) -> tuple[bytes, Headers]:
             headers = answer_headers(request.id, answer.version, request.sequence)
-            if trace is not None:
-                headers.append(trace_header(trace))
             return wrap(encode_infer(answer, request, final=final)).SerializeToString(), headers
 
         return await self._inference.run(target, size, decode, encode)
 
-    async def _inferred(self, call: GrpcCall, body: bytes, id: str) -> GrpcAnswer:
+    def _admit(self, call: GrpcCall) -> float | None:
+        """How long the client still waits. Raises Failure when it does no more, or may not ask."""
+        remaining_s = call.remaining_s()
+        if remaining_s is not None and remaining_s <= 0:
+            raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was here")
+        self._edge.admit(call.http, self.routes[call.method])
+        return remaining_s
+
+    def _marks(self, call: GrpcCall, trace: Trace | None) -> list[tuple[bytes, bytes]]:
+        """What every answer says beside who gave it."""
+        marked = HttpAnswer(200, headers=client_id_header(call.http.headers))
+        if trace is not None:
+            marked.headers.append(trace_header(trace))
+        self._edge.mark(marked, call.http, self.routes[call.method], "v2")
+        return marked.headers
+
+    async def _inferred(self, call: GrpcCall, body: bytes, id: str, trace: Trace | None) -> GrpcAnswer:
         try:
             message = await self.parsed("ModelInferRequest", body)
         except BaseException as error:
             self._inference.count(error)
             raise
-        answer, headers = await self.infer(call, message, len(body), id, lambda response: response)
+        answer, headers = await self.infer(call, message, len(body), id, lambda response: response, trace)
         return GrpcAnswer(answer, trailing(headers))
 
     async def _described(self, call: GrpcCall, body: bytes, id: str) -> GrpcAnswer:
@@ -157,6 +188,7 @@ class GrpcPlane:
         return GrpcAnswer(response.SerializeToString(), [(b"x-request-id", id.encode())])
 
     async def _described_members(self, call: GrpcCall, body: bytes, id: str, method: Described) -> Mapping[str, object]:
+        self._admit(call)
         route = self.routes[call.method]
         if route.needs and route.needs not in self._enabled:
             raise Refused(Code.FORBIDDEN, f"this is switched off; the setting {route.needs} switches it on")
@@ -164,8 +196,8 @@ class GrpcPlane:
         given = method.body(message)
         text = b"" if given is None else msgspec.json.encode(given)
         now_s = self._clock()
-        http = HttpRequest(route.method, call.method, "", call.headers, text, now_s)
-        asked = Call(http, Match(route, method.values(message)), id, Timeline(now_s), trace_of(call.headers))
+        http = HttpRequest(route.method, call.method, "", call.http.headers, text, now_s, call.http.peer)
+        asked = Call(http, Match(route, method.values(message)), id, Timeline(now_s))
         try:
             return method.answer(members(await self._endpoints[route.endpoint](asked)))
         except Failure as failure:

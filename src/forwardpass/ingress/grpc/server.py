@@ -1,165 +1,147 @@
-"""The calls of gRPC clients to the plane and back, with the protocol itself in grpcio's hands."""
+"""gRPC on one listener: which calls are opened, and how all of them end."""
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable
+import re
+import socket
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
-from forwardpass.ingress.grpc.encoding import GrpcAnswer
-from forwardpass.ingress.grpc.plane import STREAM, GrpcCall, GrpcPlane
-from forwardpass.ingress.grpc.stream import StreamAnswers
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Refused, show
+from forwardpass.ingress.connections import OpenConnections
+from forwardpass.ingress.grpc import frames
+from forwardpass.ingress.grpc.call import OpenCall, Reply
+from forwardpass.ingress.grpc.connection import Connection
+from forwardpass.ingress.grpc.frames import Reason
+from forwardpass.ingress.grpc.hpack import Fields, literal
+from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
+from forwardpass.ingress.message import HttpLimits, HttpRequest
 
-WRITE_TIME_S = 30.0
-"""How long one message of a stream may wait for a client that does not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class GrpcLimits:
-    """FAULTS 3.0; sizes in bytes."""
-
-    message_bytes_max: int = 64 * 1024 * 1024  # also of what a compressed one unpacks to
-    metadata_bytes_max: int = 16 * 1024
-    connections_max: int = 1000
-    streams_max: int = 100  # calls of one connection at the same time
-    calls_max: int = 1000  # of all connections
-    ping_pause_ms: int = 10_000  # a client that pings more often, PING_STRIKES_MAX times, is sent away
-    ping_strikes_max: int = 2
+BACKLOG = 2048
+CODINGS = {b"": b"", b"identity": b"", b"gzip": b"gzip", b"deflate": b"deflate"}
+_CONTENT_TYPE = re.compile(rb"application/grpc(\+proto)?(;.*)?")
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcStatistics:
     """Counts of one listener."""
 
+    connections: int  # open now
     running: int  # calls being answered now
     requests: int  # calls since the start; a stream is one
     cancelled: int  # of these, given up because the client went away
 
 
 class GrpcServer:
-    """Serves the plane on one port."""
+    """Serves the plane over HTTP/2 and owns its connections and their tasks."""
 
-    def __init__(self, plane: GrpcPlane, limits: GrpcLimits) -> None:
+    def __init__(self, plane: GrpcPlane, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
+        self.plane = plane
+        self.limits = limits
+        self.clock = clock
+        self.tls = tls
         self.port = 0  # the one listened on, also when any was asked for
-        self._plane = plane
-        self._limits = limits
-        self._server: Any = None
-        self._streams: set[StreamAnswers] = set()
-        self._running = self._requests = self._cancelled = 0
+        self.draining = False
+        self.running = self.requests = self.cancelled = 0
+        self.connections = OpenConnections(limits, clock)
+        self._listeners: list[asyncio.Server] = []
 
-    async def start(self, address: str, *, key: bytes = b"", certificate: bytes = b"") -> None:
-        """Listen on ``host:port`` or ``unix:/path``, with TLS when there is a certificate. Raises OSError."""
-        # grpcio logs to standard error by itself, where our log is lines of JSON; it forks nothing of ours.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-        import grpc
+    async def start(self, *, sock: socket.socket) -> None:
+        """Listen on a given listening socket; a Unix one is served without TLS. May be called for several."""
+        loop = asyncio.get_running_loop()
+        common: dict[str, Any] = {"backlog": BACKLOG, "sock": sock}
+        if sock.family == socket.AF_UNIX:
+            listener = await loop.create_unix_server(lambda: Connection(self), **common)
+        else:
+            if self.tls is not None:
+                common.update(ssl=self.tls, ssl_handshake_timeout=self.limits.header_time_s)
+            listener = await loop.create_server(lambda: Connection(self), **common)
+            self.port = sock.getsockname()[1]
+        if not self._listeners:
+            self.connections.sweep()
+        self._listeners.append(listener)
 
-        assert self._server is None, "started twice"
-        server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._limits.calls_max)
-        services: dict[str, dict[str, Any]] = {}
-        for method in self._plane.routes:
-            _, service, name = method.split("/")
-            services.setdefault(service, {})[name] = self._entry(method, name)
-        server.add_generic_rpc_handlers(
-            tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items())
-        )
-        try:
-            if certificate:
-                self.port = server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)]))
-            else:
-                self.port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {address}") from error
-        self._server = server
-        await server.start()
+    def stop_accepting(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     async def drain(self, grace_s: float) -> None:
         """Take no new call, let running requests end within the grace, then cut the rest."""
-        if self._server is not None:
-            for stream in tuple(self._streams):
-                stream.end()
-            await self._server.stop(grace_s)
-            self._server = None
+        self.stop_accepting()
+        self.draining = True
+        await self.connections.drain(grace_s)
 
     def statistics(self) -> GrpcStatistics:
-        return GrpcStatistics(self._running, self._requests, self._cancelled)
+        return GrpcStatistics(len(self.connections), self.running, self.requests, self.cancelled)
 
-    def _entry(self, method: str, name: str) -> Any:
-        """What grpcio calls for a method; messages stay bytes."""
-        import grpc
-
-        if name == STREAM:
-
-            async def stream(_: Any, context: Any) -> None:
-                await self._counted(context, self._stream(_call(method, context), context))
-
-            return grpc.stream_stream_rpc_method_handler(stream)
-
-        async def unary(body: bytes, context: Any) -> bytes:
-            return await self._counted(context, self._plane.respond(_call(method, context), body))
-
-        return grpc.unary_unary_rpc_method_handler(unary)
-
-    async def _stream(self, call: GrpcCall, context: Any) -> GrpcAnswer:
-        import grpc
-
-        async def read() -> bytes | None:
-            message = await context.read()
-            return None if message is grpc.aio.EOF else message
-
-        async def write(message: bytes) -> None:
-            async with asyncio.timeout(WRITE_TIME_S):
-                await context.write(message)
-
-        answers = StreamAnswers(self._plane, call, read, write)
-        self._streams.add(answers)
+    def open(self, connection: Connection, stream: int, fields: Fields | None, ended: bool) -> OpenCall | None:
+        """A call with this head; None where it is answered already, or is no call."""
         try:
-            await answers.run()
-        finally:
-            self._streams.discard(answers)
-        return GrpcAnswer(b"", ())
+            if fields is None or len(fields) > self.limits.header_count_max:
+                raise Refused(
+                    Code.HEADERS_TOO_LARGE, f"metadata of at most {self.limits.header_bytes_max} bytes is allowed"
+                )
+            headers = _headers(fields)
+            if headers is None:
+                connection.out.send(frames.reset(stream, Reason.PROTOCOL_ERROR))
+                return None
+            if headers[b":method"] != b"POST":
+                connection.out.send(_plain(stream, b"405"))
+                return None
+            if not _CONTENT_TYPE.fullmatch(headers.get(b"content-type", b"")):
+                connection.out.send(_plain(stream, b"415"))
+                return None
+            return self._opened(connection, stream, headers, ended)
+        except Refused as refusal:
+            Reply(connection, stream, b"").end(self.plane.refused(refusal))
+            return None
 
-    async def _counted(self, context: Any, work: Awaitable[GrpcAnswer]) -> bytes:
-        self._running += 1
-        self._requests += 1
-        try:
-            answer = await work
-        except asyncio.CancelledError:
-            self._cancelled += 1
-            raise
-        finally:
-            self._running -= 1
-        metadata = tuple((name.decode(), value.decode()) for name, value in answer.metadata)
-        if answer.status:
-            await context.abort(_status(answer.status), answer.text, metadata)
-        context.set_trailing_metadata(metadata)
-        return answer.message
+    def _opened(self, connection: Connection, stream: int, headers: dict[bytes, bytes], ended: bool) -> OpenCall:
+        method = headers[b":path"].decode("latin-1")
+        if method not in self.plane.routes:
+            raise Refused(Code.NOT_IMPLEMENTED, f"there is no method {show(method)}")
+        host = headers.get(b":authority", b"").rpartition(b":")[0] or headers.get(b":authority", b"")
+        if self.limits.hosts and host.decode("latin-1").lower() not in self.limits.hosts:
+            raise Refused(Code.MISDIRECTED, "this server does not answer for that host")
+        coding = CODINGS.get(headers.get(b"grpc-encoding", b""))
+        if coding is None:
+            raise Refused(Code.NOT_IMPLEMENTED, "grpc-encoding must be identity, gzip or deflate")
+        clock, deadline = self.clock, self._deadline(headers)
+        http = HttpRequest(b"POST", method, "", headers, b"", clock(), connection.peer)
+        call = GrpcCall(http, lambda: None if deadline is None else deadline - clock())
+        opened = OpenCall(self, call, connection, stream, coding)
+        if ended:
+            opened.receive(b"", True)
+        return opened
 
-    def _options(self) -> list[tuple[str, int]]:
-        limits = self._limits
-        return [
-            ("grpc.max_receive_message_length", limits.message_bytes_max),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_metadata_size", limits.metadata_bytes_max),
-            ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
-            ("grpc.max_concurrent_streams", limits.streams_max),
-            ("grpc.max_allowed_incoming_connections", limits.connections_max),
-            ("grpc.http2.min_ping_interval_without_data_ms", limits.ping_pause_ms),
-            ("grpc.http2.max_ping_strikes", limits.ping_strikes_max),
-            ("grpc.so_reuseport", 0),
-        ]
-
-
-def _status(number: int) -> Any:
-    import grpc
-
-    return next(status for status in grpc.StatusCode if status.value[0] == number)
+    def _deadline(self, headers: dict[bytes, bytes]) -> float | None:
+        given = headers.get(b"grpc-timeout")
+        if given is None:
+            return None
+        found = _TIMEOUT.fullmatch(given)
+        if found is None:
+            raise Refused(
+                Code.OUT_OF_RANGE, "grpc-timeout must be 1 to 8 digits and one of H M S m u n", field="grpc-timeout"
+            )
+        return self.clock() + int(found[1]) * _UNITS_S[found[2]]
 
 
-def _call(method: str, context: Any) -> GrpcCall:
-    headers = {
-        name.encode(): value.encode() if isinstance(value, str) else value
-        for name, value in context.invocation_metadata()
-    }
-    remaining_s: Callable[[], float | None] = context.time_remaining
-    return GrpcCall(method, headers, remaining_s)
+def _headers(fields: Fields) -> dict[bytes, bytes] | None:
+    """The fields by name, several of one name joined with ", "; None for what is no request."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name in headers:
+            if name.startswith(b":"):
+                return None
+            headers[name] += b", " + value
+        else:
+            headers[name] = value
+    return headers if b":method" in headers and b":path" in headers else None
+
+
+def _plain(stream: int, status: bytes) -> bytes:
+    """The end of what is no call at all, in HTTP's terms."""
+    return frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, literal(b":status", status))

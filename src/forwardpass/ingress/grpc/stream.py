@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from forwardpass.core.clock import RandomIds
-from forwardpass.core.errors import Failure
+from forwardpass.core.errors import Failure, Refused
+from forwardpass.ingress.dialects.envelope import trace_of
 from forwardpass.ingress.grpc.messages import Message, classes
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
 
@@ -14,7 +15,9 @@ RUNNING_MAX = 64
 RUNNING_BYTES_MAX = 64 * 1024 * 1024
 """Likewise of their bytes, where several run."""
 
-Read = Callable[[], Awaitable[bytes | None]]
+Read = Callable[[], Awaitable[bytes | Refused | None]]
+"""The next request, or why there is none to be had of what came; None when the client has said its last."""
+
 Write = Callable[[bytes], Awaitable[None]]
 
 
@@ -35,7 +38,7 @@ class StreamAnswers:
         self._room = asyncio.Event()
         self._line: asyncio.Queue[tuple[asyncio.Task[bytes], int] | None] = asyncio.Queue()
         self._last: dict[str, asyncio.Task[bytes]] = {}  # of each sequence that runs
-        self._reading: asyncio.Future[bytes | None] | None = None
+        self._reading: asyncio.Future[bytes | Refused | None] | None = None
         self._ended = False
 
     def end(self) -> None:
@@ -48,17 +51,16 @@ class StreamAnswers:
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._answer_in_order())
             while (body := await self._next()) is not None:
-                while self._line.qsize() >= RUNNING_MAX or (
-                    self._bytes and self._bytes + len(body) > RUNNING_BYTES_MAX
-                ):
+                size = 0 if isinstance(body, Refused) else len(body)
+                while self._line.qsize() >= RUNNING_MAX or (self._bytes and self._bytes + size > RUNNING_BYTES_MAX):
                     self._room.clear()
                     await self._room.wait()
-                self._bytes += len(body)
-                self._line.put_nowait((await self._start(group, body), len(body)))
+                self._bytes += size
+                self._line.put_nowait((await self._start(group, body), size))
             self._line.put_nowait(None)
             await writing
 
-    async def _next(self) -> bytes | None:
+    async def _next(self) -> bytes | Refused | None:
         """The next request; None when the client, or ``end``, has said there is no more."""
         if self._ended:
             return None
@@ -77,15 +79,21 @@ class StreamAnswers:
             self._bytes -= size
             self._room.set()
 
-    async def _start(self, group: asyncio.TaskGroup, body: bytes) -> "asyncio.Task[bytes]":
+    async def _start(self, group: asyncio.TaskGroup, body: bytes | Refused) -> "asyncio.Task[bytes]":
         """The task that answers one request."""
         id = self._ids.next()
-        message = await self._plane.outcome(self._plane.parsed("ModelInferRequest", body), id, self._call)
-        if isinstance(message, Failure):
-            self._plane.count(message)
-            return group.create_task(self._refuse(message))
+        if isinstance(body, Refused):
+            message: Message | Failure = body
+        else:
+            message = await self._plane.outcome(self._plane.parsed("ModelInferRequest", body), id, self._call)
+        if isinstance(body, bytes) and not isinstance(message, Failure):
+            return self._run(group, message, len(body), id)
+        self._plane.count(message)
+        return group.create_task(self._refuse(message))
+
+    def _run(self, group: asyncio.TaskGroup, message: Message, size: int, id: str) -> "asyncio.Task[bytes]":
         sequence = _sequence(message)
-        task = group.create_task(self._answer(message, len(body), id, self._last.get(sequence)))
+        task = group.create_task(self._answer(message, size, id, self._last.get(sequence)))
         if sequence:
             self._last[sequence] = task
             task.add_done_callback(lambda done: self._forget(sequence, done))
@@ -101,7 +109,7 @@ class StreamAnswers:
     async def _answer(self, message: Message, size: int, id: str, before: "asyncio.Task[bytes] | None") -> bytes:
         if before is not None:
             await asyncio.wait((before,))
-        work = self._plane.infer(self._call, message, size, id, _wrapped)
+        work = self._plane.infer(self._call, message, size, id, _wrapped, trace_of(self._call.http.headers))
         answer = await self._plane.outcome(work, id, self._call)
         return _error(answer, message.id) if isinstance(answer, Failure) else answer[0]
 

@@ -1,0 +1,50 @@
+"""What holds for every request of the data plane, whatever its route: who may ask, how often, once or again, and how an
+answer travels. Each part is off, or lets everything pass, until settings say otherwise."""
+
+from dataclasses import dataclass
+
+from forwardpass.ingress.compression import worth
+from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.idempotency import KeptAnswers
+from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.rates import Rates
+from forwardpass.ingress.routes import Family, Route
+
+ANONYMOUS = ""
+"""Who asks, as long as there are no keys: everybody is the same caller to kept answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """``kept`` without, an Idempotency-Key has no meaning; ``compress_bytes_min`` 0 is never."""
+
+    origins: Origins = Origins()
+    rates: Rates | None = None
+    kept: KeptAnswers | None = None
+    compress_bytes_min: int = 0
+
+    def admit(self, http: HttpRequest, route: Route | None) -> None:
+        """Raises Refused forbidden for a page of a foreign origin, rate_limited for a caller that asks too often."""
+        self.origins.check(http.headers)
+        if self.rates is not None and _counts(http, route):
+            self.rates.take(http.peer)
+
+    def mark(self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family) -> None:
+        """Add what every answer says, an error too."""
+        if self.rates is not None and _counts(http, route):
+            answer.headers += self.rates.headers(http.peer, family)
+        answer.headers += self.origins.headers(http.headers)
+
+    def compresses(self, answer: HttpAnswer, http: HttpRequest) -> bool:
+        least = self.compress_bytes_min
+        return least > 0 and worth(answer, http.headers.get(b"accept-encoding"), least)
+
+    def keeps(self, http: HttpRequest, route: Route) -> KeptAnswers | None:
+        """Where the answer of this request is kept, if it is one that asks for that: inference, by POST, with a key."""
+        asked = b"idempotency-key" in http.headers and route.scope == "infer" and route.method == b"POST"
+        return self.kept if asked else None
+
+
+def _counts(http: HttpRequest, route: Route | None) -> bool:
+    """Whether a request counts against its caller's quota: health does not, nor what a browser asks before it asks."""
+    return http.method != b"OPTIONS" if route is None else route.scope != "open"

@@ -1,0 +1,209 @@
+"""V2 over gRPC, asked by grpcio: every method, deadlines and cancellation that reach the queue, streams in their order."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tests.grpc_calls import Channel, channel, infer_request
+from tests.serving import Server, serving, wait_until
+
+from forwardpass.ingress.grpc.messages import Message
+
+
+@pytest.fixture(scope="module")
+def served(repository: Path, data: Path) -> Iterator[Server]:
+    with serving(repository, data=data, settings={"grpc.serve": "on", "limits.body_bytes_max": 8 << 20}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(served: Server) -> Iterator[Channel]:
+    with channel(served.grpc_port) as opened:
+        yield opened
+
+
+def own(*rows: tuple[float, float], pipeline: str = "own", **more: Any) -> Message:
+    return infer_request(pipeline, "x", "FP64", [len(rows), 2], np.array(rows, "<f8").tobytes(), **more)
+
+
+def identity(values: np.ndarray[Any, Any], **more: Any) -> Message:
+    return infer_request("identity", "x", "FP32", values.shape, values.astype("<f4").tobytes(), **more)
+
+
+def sums(answer: Message) -> list[float]:
+    return list(np.frombuffer(answer.raw_output_contents[0], "<f8"))
+
+
+def failure(ask: Any) -> Any:
+    with pytest.raises(grpc.RpcError) as caught:
+        ask()
+    return caught.value
+
+
+def told(error: Any) -> dict[str, Any]:
+    return dict(error.trailing_metadata())
+
+
+def test_the_server_and_its_models_are_described(client: Channel) -> None:
+    assert client.call("ServerLive").live and client.call("ServerReady").ready
+    assert client.call("ModelReady", name="own").ready
+    assert client.call("ServerMetadata").name == "forwardpass"
+    described = client.call("ModelMetadata", name="own", version="1")
+    assert [(given.name, given.datatype, list(given.shape)) for given in described.inputs] == [("x", "FP64", [-1, 2])]
+    assert [(made.name, list(made.shape)) for made in described.outputs] == [("y", [-1])]
+    assert list(described.versions) == ["1"]
+
+
+def test_a_model_that_is_not_there_is_not_ready_and_has_no_metadata(client: Channel) -> None:
+    assert not client.call("ModelReady", name="nobody").ready
+    assert failure(lambda: client.call("ModelMetadata", name="nobody")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_health_check_answers_for_the_server_and_no_other_service(client: Channel) -> None:
+    check = "grpc.health.v1.Health/Check"
+    assert client.ask(check, b"")[0].status == 1
+    assert failure(lambda: client.ask(check, b"\x0a\x05other")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_an_answer_names_its_model_version_and_request(client: Channel) -> None:
+    answer, metadata = client.ask("ModelInfer", own((1, 2), (3, 4), id="mine"))
+    assert (answer.model_name, answer.model_version, answer.id) == ("own", "1", "mine")
+    assert (answer.outputs[0].datatype, list(answer.outputs[0].shape), sums(answer)) == ("FP64", [2], [3.0, 7.0])
+    assert len(metadata["x-request-id"]) == 32
+    assert metadata["x-pipeline-version"] == "1"
+
+
+def test_trace_and_the_clients_own_id_come_back(client: Channel) -> None:
+    trace = "0123456789abcdef0123456789abcdef"
+    asked = (("traceparent", f"00-{trace}-0123456789abcdef-01"), ("x-request-id", "mine-1"))
+    _, metadata = client.ask("ModelInfer", own((1, 2)), metadata=asked)
+    assert metadata["traceparent"].startswith(f"00-{trace}-")
+    assert metadata["x-client-request-id"] == "mine-1"
+
+
+@pytest.mark.parametrize(
+    "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
+)
+def test_large_tensors_pass_both_ways_compressed_or_not(client: Channel, compression: Any) -> None:
+    values = np.arange(4 * 200_000, dtype="<f4").reshape(-1, 4)[:60_000]
+    answer = client.infer(identity(values), compression=compression)
+    assert answer.raw_output_contents[0] == values.tobytes()
+
+
+def test_failures_have_the_status_code_text_and_id_that_rest_has(client: Channel) -> None:
+    error = failure(lambda: client.infer(infer_request("own", "x", "FP64", [1, 3], bytes(24))))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == "/inputs/0/shape: expected rows of shape [2], got [3]"
+    assert told(error)["x-error-code"] == "shape_mismatch"
+    assert len(told(error)["x-request-id"]) == 32
+
+
+def test_what_fails_on_our_side_says_nothing_of_the_inside(client: Channel) -> None:
+    error = failure(lambda: client.infer(own((-1, 0))))
+    assert error.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in error.details() and "/srv" not in error.details()
+
+
+def test_a_message_over_the_limit_is_refused_and_one_at_it_is_not(client: Channel) -> None:
+    fits = identity(np.zeros((2 * 1024 * 1024 - 16, 1), "<f4"))
+    assert failure(lambda: client.infer(fits)).code() is grpc.StatusCode.INVALID_ARGUMENT  # its shape is wrong
+    over = identity(np.zeros((2 * 1024 * 1024, 1), "<f4"))
+    error = failure(lambda: client.infer(over))
+    assert (error.code(), told(error)["x-error-code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "body_too_large")
+
+
+def test_a_deadline_ends_the_wait_in_the_queue(client: Channel, served: Server) -> None:
+    holder = client.start(own((1400, 0), pipeline="single"))
+    wait_until(lambda: served.version("single")["running"] == 1)
+    error = failure(lambda: client.infer(own((1, 2), pipeline="single"), timeout=0.1))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
+    assert sums(holder.result()) == [1400.0]
+
+
+def test_a_call_given_up_leaves_the_queue_and_harms_nobody(client: Channel, served: Server) -> None:
+    holder = client.start(own((1400, 0), pipeline="single"))
+    wait_until(lambda: served.version("single")["running"] == 1)
+    before = served.status()["grpc"]["cancelled"]
+    waiting = client.start(own((1, 2), pipeline="single"))
+    wait_until(lambda: served.version("single")["queue"]["rows"] > 0)
+    waiting.cancel()
+    wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
+    assert served.status()["grpc"]["cancelled"] == before + 1
+    assert sums(holder.result()) == [1400.0]
+
+
+def test_calls_of_one_connection_run_side_by_side_and_share_a_batch(client: Channel, served: Server) -> None:
+    calls = [client.start(own((n, 0.5), pipeline="wait")) for n in range(8)]
+    assert [sums(call.result()) for call in calls] == [[n + 0.5] for n in range(8)]
+    assert any(batch["items"] > 1 for batch in served.batches("wait"))
+
+
+def test_answers_of_a_stream_come_in_its_order_and_a_failure_does_not_end_it(client: Channel) -> None:
+    asked = [own((1200.0 - 10 * n, 0.5), id=str(n)) for n in range(5)]
+    asked[2] = infer_request("own", "x", "FP64", [1, 3], bytes(24), id="2")
+    answers = list(client.stream(asked))
+    assert [answer.infer_response.id for answer in answers] == ["0", "1", "2", "3", "4"]
+    assert [answer.error_message for answer in answers] == [
+        "", "", "/inputs/0/shape: expected rows of shape [2], got [3]", "", "",
+    ]  # fmt: skip
+    assert sums(answers[4].infer_response) == [1160.5]
+
+
+def test_a_stream_takes_what_is_sent_after_an_answer(client: Channel) -> None:
+    def talk() -> Iterator[Message]:
+        for n in range(3):
+            yield own((n, 0.25))
+            assert answered.acquire(timeout=10)
+
+    answered = threading.Semaphore(0)
+    for n, answer in enumerate(client.stream(talk())):
+        assert sums(answer.infer_response) == [n + 0.25]
+        answered.release()
+
+
+def test_a_stream_of_very_many_requests_is_answered_whole(client: Channel) -> None:
+    answers = client.stream([own((n, 0.0)) for n in range(3000)])
+    assert [sums(answer.infer_response)[0] for answer in answers] == list(range(3000))
+
+
+def test_the_last_answer_of_a_request_is_marked_when_that_is_asked(client: Channel) -> None:
+    asked = own((1, 2))
+    asked.parameters["triton_enable_empty_final_response"].bool_param = True
+    (answer,) = client.stream([asked])
+    assert answer.infer_response.parameters["triton_final_response"].bool_param is True
+
+
+def test_a_stream_that_is_given_up_gives_up_what_it_asked(client: Channel, served: Server) -> None:
+    answers: Any = client.stream([own((1400, 0), pipeline="single"), own((1, 0), pipeline="single")])
+    wait_until(lambda: served.version("single")["queue"]["rows"] > 0)
+    answers.cancel()
+    wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
+
+
+def test_what_is_switched_off_says_which_setting_switches_it_on(client: Channel) -> None:
+    error = failure(lambda: client.call("RepositoryIndex"))
+    assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert "data.model_control" in error.details()
+
+
+def test_a_server_that_ends_answers_what_runs_and_ends_idle_streams(repository: Path, data: Path) -> None:
+    def silent() -> Iterator[Message]:
+        release.wait(20)
+        yield from ()
+
+    release = threading.Event()
+    settings = {"grpc.serve": "on"}
+    with serving(repository / "own", data=data, settings=settings) as ending, channel(ending.grpc_port) as client:
+        idle = client.stream(silent())
+        running = client.start(own((1500, 0)))
+        wait_until(lambda: ending.version("own")["running"] == 1)
+        ending.terminate()
+        assert sums(running.result()) == [1500.0]
+        assert list(idle) == []
+        assert ending.process.wait(10) == 0
+        release.set()

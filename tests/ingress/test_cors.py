@@ -1,0 +1,76 @@
+"""Pages of other origins are refused unless the settings name them, and then told what browsers need (Fetch standard)."""
+
+import pytest
+from tests.ingress.small_plane import SmallPlane, counting, headers_of
+
+from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.edge import Edge
+
+PAGE = "https://app.example"
+ASKING = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+
+
+@pytest.fixture
+def closed() -> SmallPlane:
+    return SmallPlane(Edge(), counting)
+
+
+@pytest.fixture
+def opened() -> SmallPlane:
+    return SmallPlane(Edge(Origins(frozenset([PAGE.encode()]))), counting)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://here:8001", "http://here", "http://", PAGE])
+@pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE", b"PATCH", b"OPTIONS", b"HEAD"])
+def test_a_page_of_another_origin_is_refused_whatever_the_method(
+    closed: SmallPlane, origin: str, method: bytes
+) -> None:
+    answer = closed.ask(headers={"Origin": origin}, method=method)
+    assert (answer.status, headers_of(answer)["x-error-code"]) == (403, "forbidden")
+    assert closed.runs == 0 and "access-control-allow-origin" not in headers_of(answer)
+
+
+@pytest.mark.parametrize("origin", ["http://here:8000", "https://HERE:8000"])
+def test_a_page_of_the_servers_own_may_ask(closed: SmallPlane, origin: str) -> None:
+    assert closed.ask(headers={"Origin": origin}).status == 200
+
+
+def test_without_origins_in_the_settings_options_is_a_method_like_others(closed: SmallPlane) -> None:
+    answer = closed.ask(method=b"OPTIONS")
+    assert (answer.status, headers_of(answer)["allow"]) == (405, "POST")
+    assert closed.ask(headers={"Origin": "http://here:8000"}, method=b"OPTIONS").status == 405
+
+
+def test_a_preflight_says_what_a_path_takes(opened: SmallPlane) -> None:
+    asked = "content-type,authorization, X-Stainless-Os,x-evil,x-stainless-,x-stainless-a:b"
+    answer = opened.ask(headers=ASKING | {"Access-Control-Request-Headers": asked}, method=b"OPTIONS")
+    said = headers_of(answer)
+    assert (answer.status, answer.body, opened.runs) == (204, b"", 0)
+    assert said["access-control-allow-origin"] == PAGE
+    assert said["access-control-allow-methods"] == "POST"
+    assert said["access-control-allow-headers"] == "content-type, authorization, x-stainless-os"
+    assert int(said["access-control-max-age"]) > 0 and "Origin" in said["vary"]
+
+
+def test_a_preflight_for_an_unknown_path_is_told_so(opened: SmallPlane) -> None:
+    answer = opened.ask(headers=ASKING, method=b"OPTIONS", path="/nowhere")
+    assert (answer.status, headers_of(answer)["access-control-allow-origin"]) == (404, PAGE)
+
+
+def test_options_without_a_question_is_a_method_like_others(opened: SmallPlane) -> None:
+    assert opened.ask(headers={"Origin": PAGE}, method=b"OPTIONS").status == 405
+
+
+@pytest.mark.parametrize(("path", "status"), [("/infer/p", 200), ("/nowhere", 404)])
+def test_a_page_may_read_answers_and_errors(opened: SmallPlane, path: str, status: int) -> None:
+    answer = opened.ask(headers={"Origin": PAGE}, path=path)
+    said = headers_of(answer)
+    assert (answer.status, said["access-control-allow-origin"], said["vary"]) == (status, PAGE, "Origin")
+    assert {"X-Request-Id", "Retry-After", "X-Error-Code"} <= set(said["access-control-expose-headers"].split(", "))
+    assert "access-control-allow-credentials" not in said
+
+
+def test_answers_to_others_are_kept_apart_by_caches(opened: SmallPlane) -> None:
+    assert headers_of(opened.ask())["vary"] == "Origin"
+    other = headers_of(opened.ask(headers={"Origin": "https://evil.example"}))
+    assert (other["vary"], other["x-error-code"]) == ("Origin", "forbidden")
