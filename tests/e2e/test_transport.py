@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,10 @@ from tests.serving import Server, serving, wait_until
 
 PAGE = "https://app.example"
 ROWS = 4000
-LARGE = {"id": "a", "inputs": [{"name": "x", "datatype": "FP32", "shape": [ROWS, 4], "data": [1.5] * (4 * ROWS)}]}
+LARGE: dict[str, Any] = {
+    "id": "a",
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [ROWS, 4], "data": [1.5] * (4 * ROWS)}],
+}
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ LONG_AGO = 1_000_000_000  # files that were just written are given a second to s
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """books/1: batches of 8; spare/1 and 2; slow/1: one row at a time; scores/1: FP32 [4]."""
+    """books/1: batches of 8; spare/1 and 2; slow/1: one row at a time, two may wait; scores/1: FP32 [4]."""
     root = tmp_path_factory.mktemp("models")
     write_own(root / "books" / "1", OWN_MODEL + "\n[batch]\nrows_max = 8\n")
     for number in (1, 2):
         write_own(root / "spare" / str(number), OWN_MODEL)
-    write_own(root / "slow" / "1", OWN_MODEL + "\n[batch]\nrows_max = 1\n")
+    write_own(root / "slow" / "1", OWN_MODEL + "\n[batch]\nrows_max = 1\n[queue]\nrows_max = 2\n")
     (root / "scores" / "1").mkdir(parents=True)
     fixtures_onnx.identity(root / "scores" / "1" / "model.onnx")
     for path in root.rglob("*"):
@@ -34,19 +34,16 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server_of_all(models: Path, data: Path) -> Iterator[Server]:
+def served(models: Path, data: Path) -> Iterator[Server]:
     forwardpass("trust", models, data=data)
     with serving(models, data=data, settings=CONTROL) as running:
         yield running
 
 
-@pytest.fixture
-def served(server_of_all: Server) -> Server:
-    """One for all tests here; what was counted of the pipelines with books begins anew."""
-    for pipeline in ("books", "slow", "spare"):
-        for act in ("unload", "load"):
-            assert control(server_of_all, f"repository/models/{pipeline}/{act}").status == 200
-    return server_of_all
+def anew(server: Server, pipeline: str) -> None:
+    """What was counted is forgotten with the version."""
+    for act in ("unload", "load"):
+        assert control(server, f"repository/models/{pipeline}/{act}").status == 200
 
 
 def infer(server: Server, pipeline: str, rows: list[list[float]], **members: Any) -> Reply:
@@ -80,6 +77,7 @@ def states(server: Server, *, admin: bool = False) -> dict[str, str]:
 
 
 def test_statistics_begin_at_nothing_and_count_every_row_and_batch(served: Server) -> None:
+    anew(served, "books")
     assert (books(served)["inference_count"], books(served)["execution_count"]) == (0, 0)  # golden examples are ours
     for rows in (1, 3, 8):
         assert infer(served, "books", [[1.0, 2.0]] * rows).status == 200
@@ -94,6 +92,7 @@ def test_statistics_begin_at_nothing_and_count_every_row_and_batch(served: Serve
 
 
 def test_a_request_in_several_batches_is_one_success_and_all_its_rows(served: Server) -> None:
+    anew(served, "books")
     assert infer(served, "books", [[1.0, 2.0]] * 20).status == 200
     found = books(served)
     assert (ended(found), found["inference_count"]) == ({"success": 1, "fail": 0}, 20)
@@ -102,6 +101,7 @@ def test_a_request_in_several_batches_is_one_success_and_all_its_rows(served: Se
 
 def test_the_books_balance_whatever_becomes_of_requests(served: Server) -> None:
     """O11: every request that reached the version ended once, as a success or a failure."""
+    anew(served, "books")
     answers = served.together(12, lambda n: infer(served, "books", [[1.0, float(n)]] * (n % 3 + 1)))
     assert [answer.status for answer in answers] == [200] * 12
     assert infer(served, "books", [[-1.0, 0.0]]).code == "engine_failed"
@@ -170,9 +170,8 @@ def test_a_pipeline_is_unloaded_and_loaded_again_by_its_name(served: Server, adm
 
 def test_statistics_begin_anew_with_a_load(served: Server) -> None:
     infer(served, "spare", [[1.0, 2.0]])
-    assert books(served, "spare")["inference_count"] == 1
-    control(served, "repository/models/spare/unload")
-    control(served, "repository/models/spare/load")
+    assert books(served, "spare")["inference_count"] > 0
+    anew(served, "spare")
     assert (books(served, "spare")["inference_count"], books(served, "spare")["execution_count"]) == (0, 0)
 
 
@@ -278,6 +277,7 @@ def test_the_more_urgent_request_is_run_first(served: Server) -> None:
 
 
 def test_a_timeout_that_passes_in_the_queue_ends_the_request_and_it_never_runs(served: Server) -> None:
+    anew(served, "slow")
     slow = threading.Thread(target=infer, args=(served, "slow", [[1500.0, 0.0]]))
     slow.start()
     wait_until(lambda: taken(served, "slow"))
@@ -286,3 +286,20 @@ def test_a_timeout_that_passes_in_the_queue_ends_the_request_and_it_never_runs(s
     slow.join()
     found = books(served, "slow")
     assert (ended(found), found["execution_count"]) == ({"success": 1, "fail": 1}, 1)
+
+
+def test_a_request_that_is_shed_is_a_failure_and_runs_nothing(served: Server) -> None:
+    anew(served, "slow")
+    running = threading.Thread(target=infer, args=(served, "slow", [[1800.0, 0.0]]))
+    running.start()
+    wait_until(lambda: taken(served, "slow"))
+    waiting = threading.Thread(target=infer, args=(served, "slow", [[1.0, 0.0]] * 2))
+    waiting.start()
+    wait_until(lambda: served.version("slow")["queue"]["items"] == 2)
+    shed = infer(served, "slow", [[1.0, 0.0]])
+    assert (shed.status, shed.code, "retry-after" in shed.headers) == (503, "queue_full", True)
+    running.join()
+    waiting.join()
+    found = books(served, "slow")
+    assert (ended(found), found["inference_count"]) == ({"success": 2, "fail": 1}, 3)
+    assert executed_rows(found) == found["execution_count"] == 3

@@ -27,7 +27,7 @@ def served(repository: Path, data: Path) -> Iterator[tuple[Server, Control]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATABASE_PASSWORD", SECRET)
         with (
-            serving(repository, data=data, settings={"limits.header_time_s": 2.0}) as running,
+            serving(repository, data=data, settings={"limits.header_time_s": 2.0, "grpc.serve": "on"}) as running,
             Control(running) as control,
         ):
             wait_until(lambda: b"\nready: " in running.log.read_bytes())  # the last line that is not JSON

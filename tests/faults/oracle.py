@@ -99,7 +99,8 @@ class Oracle:
     def _quiet(self) -> bool:
         """Nothing runs, nothing waits, nobody is connected, every worker is back."""
         status = self.server.status()
-        return status["connections"] == 0 and all(
+        grpc = status["grpc"] or {"connections": 0, "running": 0}
+        return status["connections"] == 0 and grpc["connections"] == 0 and grpc["running"] == 0 and all(
             version["running"] == 0
             and version["queue"] == {"rows": 0, "items": 0, "bytes": 0}
             and all(worker["state"] == "ready" for worker in version["workers"])

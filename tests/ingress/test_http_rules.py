@@ -189,6 +189,19 @@ def test_a_body_that_is_not_its_encoding_is_refused(served: Served, row: str) ->
     assert len(served.requests) == before
 
 
+@pytest.mark.parametrize("coding", [b"gzip", b"GZIP", b"x-gzip"])
+def test_a_coding_is_known_by_each_of_its_names(served: Served, coding: bytes) -> None:
+    request = head(b"Content-Encoding: " + coding, b"Content-Length: %d" % len(GZIPPED)) + GZIPPED
+    assert raw(served, request, wait_s=0.05).statuses == [200]
+    assert served.requests[-1].body == gzip.decompress(GZIPPED)
+
+
+@pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip, gzip", b"gzip, deflate", b""])
+def test_a_coding_that_cannot_be_undone_is_told_those_that_can(served: Served, coding: bytes) -> None:
+    reply = raw(served, head(b"Content-Encoding: " + coding, b"Content-Length: 2") + b"[]", wait_s=0.05)
+    assert reply.statuses == [415] and "Accept-Encoding: gzip, deflate" in reply.head
+
+
 @pytest.mark.parametrize("size", [1024 * 1024 + 1, 50_000_000])
 def test_a_body_that_unpacks_past_the_limit_is_refused(served: Served, size: int) -> None:
     bomb = gzip.compress(bytes(size))

@@ -10,7 +10,7 @@ from tests.ingress.calls import answer, call
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.pipeline import Field, Input, Signature
-from forwardpass.core.request import Note, Request
+from forwardpass.core.request import Note, Request, Turn
 from forwardpass.core.tensor import NUMPY_NAMES, unpack_bytes
 from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.dialects import invocations
@@ -176,6 +176,22 @@ def test_what_is_no_table_is_refused(body: Any, code: Code) -> None:
 
 def test_as_many_rows_as_are_allowed_may_have_a_header() -> None:
     assert len(decoded("age,city\n" + "1,a\n" * 10_000, NAMED, CSV)[0]) == 10_000
+
+
+def test_a_record_may_stand_under_its_name_and_not_twice() -> None:
+    given = {"age": 1, "city": "a"}
+    assert decoded({"instances": [{"row": given}]}, RECORD) == [[1.0], ["a"]]
+    failure = refused({"instances": [{"row": given, "age": 1}]}, RECORD)
+    assert (failure.code, failure.field) == (Code.INVALID_INPUT, "/instances/0/row")
+    assert refused({"instances": [{"agee": 1}]}, RECORD).text.endswith("did you mean 'age'? (allowed: age, city)")
+    assert refused({"instances": [{"age": "1"}]}, RECORD).field == "/instances/0/age"
+
+
+def test_a_request_may_be_a_turn_of_a_sequence_and_ask_for_a_receipt() -> None:
+    asked = call(ONE_ROW, headers={"X-Sequence-Id": "s"})
+    asked.http.query = "receipt=full"
+    request = invocations.decode(asked, NAMED)
+    assert (request.sequence, request.receipt) == (Turn("s"), True)
 
 
 def test_a_cell_is_read_as_its_column_says() -> None:

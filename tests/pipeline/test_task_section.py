@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import forwardpass
 from forwardpass.core.errors import Misconfigured
 from forwardpass.core.pipeline import Pipeline, Task
 from forwardpass.execution.kinds import kinds
@@ -74,3 +75,16 @@ def test_what_is_wrong_with_it_is_told_with_its_line(tmp_path: Path, section: st
     with pytest.raises(Misconfigured) as caught:
         parsed(tmp_path, section)
     assert f"pipeline.toml{problem}" in str(caught.value)
+
+
+def letters(text: str) -> list[float]:
+    return [float(text.count("a")), float(text.count("b"))]
+
+
+def test_a_pipeline_made_in_python_says_its_task_too(tmp_path: Path) -> None:
+    vector = forwardpass.step(output="vector", datatype="FP32", shape=(2,))(letters)
+    task = forwardpass.Task("embed", dimensions=(1,))
+    with forwardpass.Pipeline([vector], inputs={"text": "text"}, task=task) as made:
+        folder = made.save(tmp_path / "1")
+    text = (folder / "pipeline.toml").read_text()
+    assert parse(text, file="x", folder=folder, kinds=kinds()).task == task

@@ -20,7 +20,9 @@ def as_call(endpoint: Endpoint, route: Route) -> Callable[[Request], Awaitable[R
     async def respond(request: Request) -> Response:
         id, now_s = random_id(), monotonic_s()
         try:
-            body = await _body(request, 0 if route.body == "none" else SMALL_BODY_BYTES_MAX)
+            body = await _body(request)
+            if body and route.body == "none":
+                raise Refused(Code.BAD_REQUEST, "this path takes no body")
             http = HttpRequest(route.method, request.url.path, request.url.query, {}, body, now_s)
             answer = await endpoint(Call(http, Match(route, request.path_params), id, Timeline(now_s)))
         except Failure as failure:
@@ -30,13 +32,13 @@ def as_call(endpoint: Endpoint, route: Route) -> Callable[[Request], Awaitable[R
     return respond
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
+async def _body(request: Request) -> bytes:
     """Raises Refused body_too_large as soon as more has come."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > bytes_max:
-            raise Refused(Code.BODY_TOO_LARGE, f"at most {bytes_max} bytes are allowed here")
+        if len(body) > SMALL_BODY_BYTES_MAX:
+            raise Refused(Code.BODY_TOO_LARGE, f"at most {SMALL_BODY_BYTES_MAX} bytes are allowed here")
     return bytes(body)
 
 

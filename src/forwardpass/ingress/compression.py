@@ -52,18 +52,16 @@ def worth(answer: HttpAnswer, accept: bytes | None, bytes_min: int) -> bool:
     """
     body = answer.body
     size = len(body) if isinstance(body, bytes) else _size(body)
-    if size < bytes_min and (not size or accept is None or not chosen_of_short(accept)):
-        return False
+    if size < bytes_min and (accept is None or b";" not in accept or not size or not _needed(accept)):
+        return False  # no weight of zero without a semicolon: most clients pay for no more than that
     packed = answer.content_type.startswith(_PACKED)
     return not packed and all(name != b"Content-Encoding" for name, _ in answer.headers)
 
 
-def chosen_of_short(accept: bytes) -> bytes:
-    """The coding of an answer that is not worth one: b"" unless its client refuses it uncoded."""
-    if b"identity" not in accept and b"*" not in accept:
-        return b""
+def _needed(accept: bytes) -> bool:
+    """Whether an answer must be compressed, however short it is, and can be."""
     coding, needed = chosen(accept)
-    return coding if needed else b""
+    return needed and bool(coding)
 
 
 async def compress(answer: HttpAnswer, accept: bytes | None) -> None:

@@ -16,7 +16,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.message import HttpAnswer, HttpLimits
 
-METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"QUERY"))
 CHUNK_LINE_BYTES_MAX = 256
 _LINE_REST_BYTES = 64  # what a request line may have besides its target
 RATIO_FREE_BYTES = 1024 * 1024  # a body may always be unpacked to this size, whatever the ratio

@@ -78,33 +78,24 @@ class Inference:
 
         With ``tasks`` only those count that have one of them, and the first task that any has decides.
         """
+        kinds = {
+            variant.version.pipeline: variant.signature.task.kind if variant.signature.task is not None else None
+            for variant in self.handle.routes.variants()
+        }
         default = self._pipeline_default
-        names = {variant.version.pipeline for variant in self.handle.routes.variants()}
-        if tasks:
-            names = self._with_task(tasks)
-            if not names:
-                text = (
-                    f"no pipeline that is served here has a task of kind {' or '.join(tasks)} ([task] in pipeline.toml)"
-                )
-                raise Refused(Code.PIPELINE_NOT_FOUND, text)
-        if default and (default in names or not tasks):
+        if default and (not tasks or kinds.get(default) in tasks):
             return default
-        if len(names) != 1:
-            fit = f" of this kind ({' or '.join(tasks)})" if tasks else ""
+        fitting = [[name for name, kind in kinds.items() if kind == task] for task in tasks] if tasks else [list(kinds)]
+        names: list[str] = next(filter(None, fitting), [])
+        if len(names) == 1:
+            return names[0]
+        wanted = " or ".join(tasks)
+        if tasks and not names:
+            text = f"no pipeline that is served here has a task of kind {wanted} ([task] in pipeline.toml)"
+        else:
+            fit = f" of this kind ({wanted})" if tasks else ""
             text = f"{len(names)} pipelines{fit} are served, so the request must name one, or the setting data.pipeline"
-            raise Refused(Code.PIPELINE_NOT_FOUND, text)
-        return names.pop()
-
-    def _with_task(self, tasks: Sequence[TaskKind]) -> set[str]:
-        for kind in tasks:
-            names = {
-                variant.version.pipeline
-                for variant in self.handle.routes.variants()
-                if variant.signature.task is not None and variant.signature.task.kind == kind
-            }
-            if names:
-                return names
-        return set()
+        raise Refused(Code.PIPELINE_NOT_FOUND, text)
 
 
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "counter", "Requests that reached a pipeline (golden examples too), by how they ended.",
     ),
     "forwardpass_other_requests_total": (
-        "counter", "Requests that reached no pipeline (health, metadata, no route, not readable), by how they ended.",
+        "counter", "Requests that reached no pipeline (health, metadata, no route, not readable, replayed), by how they ended.",
     ),
     "forwardpass_http_requests_total": ("counter", "Requests of the data plane that were begun to be answered."),
     "forwardpass_http_cancelled_total": ("counter", "Of these, given up because the client went away."),

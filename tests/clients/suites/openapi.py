@@ -8,6 +8,7 @@ import httpx
 from tests.clients.checks import Served, Suite, run, same
 
 suite = Suite("schemathesis", "OpenAPI")
+CONFIGURATION = Path(__file__).parents[1] / "schemathesis.toml"
 LIMIT_S = 150
 
 
@@ -21,18 +22,8 @@ def _(served: Served) -> None:
 @suite("every operation keeps to the document, whatever it is sent")
 def _(served: Served) -> None:
     url = f"http://{served.alone['fuzzed']}"
-    options = [
-        "--max-examples",
-        "15",
-        "--seed",
-        "1",
-        "--no-color",
-        "--generation-database",
-        "none",
-        "--max-failures",
-        "20",
-    ]
-    command = [str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json", "--url", url, *options]
+    program = str(Path(sys.executable).parent / "schemathesis")
+    command = [program, "--config-file", str(CONFIGURATION), "--no-color", "run", f"{url}/openapi.json", "--url", url]
     ended = subprocess.run(command, cwd=served.folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     (Path(served.folder) / "schemathesis.txt").write_text(ended.stdout + ended.stderr)
     failures = [line.strip() for line in ended.stdout.splitlines() if line.lstrip().startswith("- ")]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Refused, show
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Parameter, Request
 from forwardpass.ingress import strict_json
@@ -132,9 +132,9 @@ def _parameters(inside: object, beside: Mapping[str, object]) -> dict[str, Param
         for name, value in given.items():
             if not isinstance(value, str | int | float | bool):
                 text = "expected a string, a number or a boolean" + ("" if place else "; no input has this name")
-                raise refuse(Code.WRONG_TYPE, f"{place}/{name[:64]}", text)
+                raise refuse(Code.WRONG_TYPE, f"{place}/{show(name)}", text)
             if name in parameters:
-                raise refuse(Code.INVALID_INPUT, f"/{name[:64]}", "is given in parameters too")
+                raise refuse(Code.INVALID_INPUT, f"/{show(name)}", "is given in parameters too")
             parameters[name] = value
     return parameters
 

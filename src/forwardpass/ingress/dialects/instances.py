@@ -5,7 +5,7 @@ MLflow, Vertex AI and KServe's V1 take the same two. A bare value stands for the
 
 from collections.abc import Mapping
 
-from forwardpass.core.errors import Code
+from forwardpass.core.errors import Code, show
 from forwardpass.core.pipeline import Input, Signature
 from forwardpass.ingress.dialects.rows import BASE64, Record, Rows, check_count, record_of, undone
 from forwardpass.pipeline.bounds import refuse
@@ -36,10 +36,10 @@ def by_column(inputs: object, signature: Signature, where: str) -> Rows:
     counts: dict[str, int] = {}
     for name, values in inputs.items():
         if not isinstance(values, list):
-            raise refuse(Code.WRONG_TYPE, f"{where}/{name}", "expected a list with one value a row")
+            raise refuse(Code.WRONG_TYPE, f"{where}/{show(name)}", "expected a list with one value a row")
         counts[name] = len(values)
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:8])
+        told = ", ".join(f"{show(name)} {count}" for name, count in list(counts.items())[:8])
         raise refuse(Code.SHAPE_MISMATCH, where, f"every list must have a value for each row; found {told}"[:300])
     check_count(next(iter(counts.values()), 0), where)
     rows = zip(*inputs.values(), strict=True)

@@ -7,9 +7,8 @@ with JSON, if it leaves the choice.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Refused, show
 from forwardpass.core.pipeline import ENCODED, Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress import strict_json
@@ -35,13 +34,6 @@ _ARCHIVE = ".tar.gz"
 _VISIBLE = re.compile(rb"[ -~]{0,1024}")
 
 
-class _Asked(NamedTuple):
-    """What of a request its answer needs."""
-
-    form: Form
-    rows: Rows
-
-
 def target(call: Call) -> Target:
     """Who the path names, else X-Amzn-SageMaker-Target-Model (``NAME`` or ``NAME.tar.gz``), else who answers by default."""
     if call.match.pipeline:
@@ -61,21 +53,20 @@ def decode(call: Call, signature: Signature) -> Request:
     receipt = receipt_asked(http.query)
     if receipt and form != "application/json":
         raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Accept", "a receipt comes with application/json only")
-    rows = _rows(http.body, media, parameters, signature)
-    columns, count = encode(signature, rows)
-    call.message = _Asked(form, rows)
+    columns, count = encode(signature, _rows(http.body, media, parameters, signature))
+    call.message = form
     return Request(call.id, columns, count, call.timeline, receipt=receipt, sequence=turn_of_headers(http))
 
 
 def encode_answer(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     """One prediction a row, in the form asked for. Raises the first row's failure; SageMaker's attributes come back."""
-    asked: _Asked = call.message
+    form: Form = call.message
     headers = answer_headers(request.id, answer.version, request.sequence)
     attributes = call.http.headers.get(CUSTOM_ATTRIBUTES)
     if attributes is not None and _VISIBLE.fullmatch(attributes):
         headers.append((b"X-Amzn-SageMaker-Custom-Attributes", attributes))
-    body = body_of(answer, asked.form, lambda row: f"row {row}")
-    content_type = b"text/csv; charset=utf-8" if asked.form == "text/csv" else asked.form.encode()
+    body = body_of(answer, form)
+    content_type = b"text/csv; charset=utf-8" if form == "text/csv" else form.encode()
     return HttpAnswer(200, body, content_type, headers)
 
 
@@ -90,7 +81,7 @@ def rows_of_json(body: bytes, signature: Signature, forms: Sequence[str], parame
     for name in parameters:
         given = value.get(name)
         if isinstance(given, dict) and given:
-            raise refuse(Code.UNKNOWN_FIELD, f"/{name}/{next(iter(given))[:64]}", "is unknown; there are none here")
+            raise refuse(Code.UNKNOWN_FIELD, f"/{name}/{show(next(iter(given)))}", "is unknown; there are none here")
         if given not in (None, {}):
             raise refuse(Code.WRONG_TYPE, f"/{name}", "expected an object without members")
     found = [form for form in forms if form in value]

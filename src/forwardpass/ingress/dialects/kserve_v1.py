@@ -22,5 +22,5 @@ def decode(call: Call, signature: Signature) -> Request:
 
 def encode_answer(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     """``{"predictions": [...]}``, one a row. Raises the first row's failure."""
-    body = body_of(answer, "application/json", lambda row: f"row {row}")
+    body = body_of(answer, "application/json")
     return HttpAnswer(200, body, headers=answer_headers(request.id, answer.version, request.sequence))

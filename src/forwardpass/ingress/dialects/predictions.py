@@ -1,6 +1,5 @@
 """An Answer as the scoring platforms read it: ``{"predictions": [...]}``, lines of JSON, or lines of CSV."""
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -33,13 +32,13 @@ def form_of(accept: bytes, default: Form = "application/json") -> Form:
     raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Accept", text)
 
 
-def body_of(answer: Answer, form: Form, place: Callable[[int], str]) -> bytes:
-    """The answer's rows in that form; ``place`` names a row of the request, for the failure that is raised instead.
+def body_of(answer: Answer, form: Form) -> bytes:
+    """The answer's rows in that form. Raises the first row's failure: these clients know no row without an answer.
 
     A row is the value of the only output, or an object by the names of several. Notes and a receipt stand beside the
     predictions of JSON; the other two have no room for them. Raises Refused for what CSV has no form for.
     """
-    rows = _rows(answer, place)
+    rows = _rows(answer)
     names = list(answer.outputs)
     if form == "text/csv":
         return "".join(f"{line_of(_cells(row))}\n" for row in rows).encode()
@@ -55,20 +54,24 @@ def body_of(answer: Answer, form: Form, place: Callable[[int], str]) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _rows(answer: Answer, place: Callable[[int], str]) -> list[dict[str, object]]:
-    """The outputs by row. Raises the first row's failure: these clients know no row without an answer."""
+def _rows(answer: Answer) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for row, outcome in enumerate(fields.decode(answer, arrays=True)):
         if isinstance(outcome, Failure):
-            raise _of_row(outcome, place(row)) if answer.rows > 1 else outcome
+            raise _of_row(outcome, row) if answer.rows > 1 else outcome
         rows.append(outcome)
     return rows
 
 
-def _of_row(failure: Failure, place: str) -> Failure:
+def _of_row(failure: Failure, row: int) -> Failure:
     kind = Refused if isinstance(failure, Refused) else Failed
-    text = f"{place}: {failure.text}"
-    return kind(failure.code, text, field=place, detail=failure.detail, retry_after_s=failure.retry_after_s)
+    return kind(
+        failure.code,
+        f"row {row}: {failure.text}",
+        field=failure.field,
+        detail=failure.detail,
+        retry_after_s=failure.retry_after_s,
+    )
 
 
 def _cells(row: dict[str, object]) -> list[object]:

@@ -2,7 +2,7 @@
 
 JSON and the binary tensor extension, mixed as well. Deviations a client can see: NaN and infinities are null in JSON
 answers (the binary form carries them), text tensors must be UTF-8, BF16 travels only as binary data, FP16 may be sent
-but is not answered as JSON, every answer has an id.
+but is not answered as JSON, every answer has an id, a ``timeout`` that passes is 504 whether the request waited or ran.
 """
 
 from collections.abc import Callable, Sequence

@@ -94,8 +94,6 @@ class Connection(asyncio.Protocol):
         self._task = self.loop.create_task(self._wait())
         if self._listener.connections.enter(self, self._task, self.peer) is not None:
             self._end(Reason.ENHANCE_YOUR_CALM, "too many connections are open")
-            return
-        self._transport.write(frames.settings(STREAMS_MAX, self._limits.header_bytes_max))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
@@ -139,6 +137,7 @@ class Connection(asyncio.Protocol):
                 self._rest = buffer
                 return
             self._begun, position = True, len(frames.PREFACE)
+            self._transport.write(frames.settings(STREAMS_MAX, self._limits.header_bytes_max))
         while end - position >= frames.HEAD_BYTES:
             high, low, kind, flags, stream = frames.HEAD.unpack_from(buffer, position)
             length = high << 8 | low

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document of the data plane: every route of the table, with the pipelines that are served now.
 
 A path that stands for one pipeline and depends on its signature is written out for each; other paths with placeholders
-list what these may be. A route of a task that no pipeline has is left out, as nothing could be asked there.
+list what these may be. Left out are routes of a task, or of sequences, that no pipeline has: all they can do is refuse.
 """
 
 import re
@@ -76,18 +76,14 @@ def document(routes: Sequence[Route], served: Sequence[Served], product_version:
 
 
 def _places(route: Route, operation: Operation, served: Sequence[Served]) -> Iterator[_Place]:
-    current = [each for each in served if each.current]
+    asked = [each for each in served if operation.asks(each)]
+    current = [each for each in asked if each.current]
     if operation.apart and "{pipeline}" in route.pattern:
-        for each in served if "{version}" in route.pattern else current:
+        for each in asked if "{version}" in route.pattern else current:
             path = route.pattern.replace("{pipeline}", each.pipeline).replace("{version}", str(each.number))
             yield _Place(path, route, (each,), apart=True)
-        return
-    subjects = current
-    if operation.tasks:
-        subjects = [each for each in current if each.signature.task and each.signature.task.kind in operation.tasks]
-        if not subjects:
-            return
-    yield _Place(route.pattern, route, subjects)
+    elif current or not operation.tasks:
+        yield _Place(route.pattern, route, current)
 
 
 def _operation(place: _Place, operation: Operation, known: Mapping[str, Sequence[str]]) -> Schema:

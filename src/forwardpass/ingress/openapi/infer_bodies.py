@@ -5,6 +5,7 @@ from typing import Any
 
 from forwardpass.core.pipeline import ENCODED, Field, Input
 from forwardpass.core.tensor import DATATYPES
+from forwardpass.ingress.dialects.generate import TEXT_INPUT, TEXT_OUTPUT
 from forwardpass.ingress.dialects.predict import INSTANCES_MAX
 from forwardpass.ingress.dialects.v2 import ID_CHARACTERS_MAX
 from forwardpass.ingress.dialects.v2_input import NUMBERS, ROWS_MAX
@@ -16,6 +17,7 @@ from forwardpass.ingress.openapi.served import Content, Schema, Served, list_of,
 from forwardpass.pipeline.bounds import may_be_missing
 
 RECORD, ANSWER, INFER_REQUEST, INFER_ANSWER = "Record", "Answer", "InferRequest", "InferAnswer"
+PARAMETER_NAME = "^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
 _TEXT: Schema = {"type": "string"}
 _RAW: Schema = {"description": "bytes"}
 
@@ -107,23 +109,25 @@ def generate_body(subjects: Sequence[Served]) -> Content:
     record = schemas.record(served.signature)
     texts = [given for given in inputs if given.type == "text"]
     properties = {"id": _id(), **record["properties"], "parameters": _parameters(served)}
-    required = list(record.get("required", ()))
-    if len(texts) == 1:
-        properties.setdefault("text_input", schemas.input_value(texts[0]))
-        required = [name for name in required if name != texts[0].name]
     schema: Schema = {
         "type": "object",
         "properties": properties,
-        "required": required,
+        "required": record.get("required", []),
         "additionalProperties": {"type": ["string", "number", "boolean"]},
     }
+    if len(texts) == 1 and TEXT_INPUT not in properties:
+        properties[TEXT_INPUT] = schemas.input_value(texts[0])
+        either = (texts[0].name, TEXT_INPUT) if texts[0].name in schema["required"] else ()
+        schema["required"] = [name for name in schema["required"] if name not in either]
+        schema |= {"oneOf": [{"required": [name]} for name in either]} if either else {}
+    schema["propertyNames"] = {"anyOf": [{"enum": list(properties)}, {"pattern": PARAMETER_NAME}]}
     return {"application/json": _with({"schema": schema}, examples.records(served))}
 
 
 def generate_answer(subjects: Sequence[Served]) -> Content:
     (served,) = subjects
     outputs = schemas.outputs(served.signature)["properties"]
-    beside: dict[str, Schema] = {"text_output": {"type": ["string", "null"]}, "parameters": {"type": "object"}}
+    beside: dict[str, Schema] = {TEXT_OUTPUT: {"type": ["string", "null"]}, "parameters": {"type": "object"}}
     optional = {"receipt": reference("Receipt"), **{name: beside[name] for name in beside.keys() - outputs.keys()}}
     named = {"id": _TEXT, "model_name": _TEXT, "model_version": _TEXT}
     return {"application/json": {"schema": object_of({**named, **outputs, **optional}, tuple(sorted(optional)))}}
@@ -251,7 +255,7 @@ def _parameters(served: Served) -> Schema:
         "type": "object",
         "properties": named,
         "additionalProperties": {"type": ["string", "number", "boolean"], "maxLength": STRING_CHARACTERS_MAX},
-        "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,63}$"},
+        "propertyNames": {"pattern": PARAMETER_NAME},
         "maxProperties": COUNT_MAX,
     }
 

@@ -18,8 +18,8 @@ ContentOf = Callable[[Sequence[Served]], Content]
 class Operation:
     """``apart``: each pipeline has a path of its own in the document, as its signature decides the bodies.
 
-    ``tasks``: only versions with one of these are asked there; without any the path is left out. A GET has no body
-    though the endpoint takes one elsewhere.
+    ``tasks``: only versions with one of these are asked there, ``sequences``: only those that have such. A GET has no
+    body, though the endpoint takes one elsewhere.
     """
 
     answer: ContentOf | None  # None: it only refuses
@@ -27,7 +27,14 @@ class Operation:
     body_required: bool = True
     apart: bool = False
     tasks: tuple[TaskKind, ...] = ()
+    sequences: bool = False
     parameters: tuple[str, ...] = ()
+
+    def asks(self, served: Served) -> bool:
+        """Whether this version can be asked there."""
+        task = served.signature.task
+        able = not self.tasks or (task is not None and task.kind in self.tasks)
+        return able and (not self.sequences or served.definition.sequence is not None)
 
 
 def _always(content: Content) -> ContentOf:
@@ -51,14 +58,15 @@ def _told(asked: Content, answer: Content, *, required: bool = False) -> Operati
 
 
 def _events(subjects: Sequence[Served]) -> Content:
-    schema: Schema = {"type": "string", "description": "server-sent events, each with a JSON object as its data"}
-    return {"text/event-stream; charset=utf-8": {"schema": schema}}
+    data: Schema = {"type": "string", "contentMediaType": "application/json"}
+    event: Schema = {"type": "object", "properties": {"data": data}, "required": ["data"]}
+    return {"text/event-stream; charset=utf-8": {"schema": {**event, "description": "each server-sent event"}}}
 
 
 OPERATIONS: dict[str, Operation] = {
     "predict": _apart(infer.predict_body, infer.predict_answer, *RECEIPT, *TURN),
     "end_sequence": Operation(
-        _always(server.NOTHING), apart=True, parameters=("deadline", "sequence_ended"),
+        _always(server.NOTHING), apart=True, sequences=True, parameters=("deadline", "sequence_ended")
     ),
     "v2_infer": _apart(infer.infer_body, infer.infer_answer, *RECEIPT),
     "generate": _apart(infer.generate_body, infer.generate_answer, *RECEIPT),

@@ -29,8 +29,8 @@ _STATISTICS = object_of(
 )
 _BATCH = object_of(
     {
-        **dict.fromkeys(("id", "reason", "outcome"), TEXT),
-        **dict.fromkeys(("rows", "items", "worker", "left_waiting_rows"), COUNT),
+        **dict.fromkeys(("reason", "outcome"), TEXT),
+        **dict.fromkeys(("id", "rows", "items", "worker", "left_waiting_rows"), COUNT),
         **dict.fromkeys(("waited_us", "preprocess_us", "execute_us", "postprocess_us"), TIME),
     }
 )
