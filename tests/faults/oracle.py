@@ -100,11 +100,16 @@ class Oracle:
         """Nothing runs, nothing waits, nobody is connected, every worker is back."""
         status = self.server.status()
         grpc = status["grpc"] or {"connections": 0, "running": 0}
-        return status["connections"] == 0 and grpc["connections"] == 0 and grpc["running"] == 0 and all(
-            version["running"] == 0
-            and version["queue"] == {"rows": 0, "items": 0, "bytes": 0}
-            and all(worker["state"] == "ready" for worker in version["workers"])
-            for version in status["versions"]
+        return (
+            status["connections"] == 0
+            and grpc["connections"] == 0
+            and grpc["running"] == 0
+            and all(
+                version["running"] == 0
+                and version["queue"] == {"rows": 0, "items": 0, "bytes": 0}
+                and all(worker["state"] == "ready" for worker in version["workers"])
+                for version in status["versions"]
+            )
         )
 
     def _descriptors(self) -> int:

@@ -84,6 +84,7 @@ def read_head(raw: bytes, limits: HttpLimits) -> Head:
     """The head in ``raw``, which ends with its empty line. Raises Refused; the connection cannot go on after that."""
     if len(raw) > limits.header_bytes_max:
         check_size(raw, limits)
+    _check_lines(raw)  # before anything else, as while it comes in: a head is refused alike however it is cut
     line, _, rest = raw.partition(b"\r\n")
     method, target, http_1_0 = _request_line(line)
     if len(target) > limits.url_bytes_max:
@@ -117,6 +118,10 @@ def read_head(raw: bytes, limits: HttpLimits) -> Head:
 def check_begun(raw: bytes, limits: HttpLimits) -> None:
     """Refuse the beginning of a head that cannot become a good one: too large already, or a line without CR LF."""
     check_size(raw, limits)
+    _check_lines(raw)
+
+
+def _check_lines(raw: bytes) -> None:
     if raw.count(b"\n") != raw.count(b"\r\n"):
         raise bad_request("the request head has a line that does not end with CR LF")
 

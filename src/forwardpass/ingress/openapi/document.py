@@ -91,6 +91,8 @@ def _operation(place: _Place, operation: Operation, known: Mapping[str, Sequence
     described: Schema = {"summary": route.summary, "tags": [_tag(place)]}
     if place.apart and (text := place.subjects[0].definition.description):
         described["description"] = text
+    if place.apart and "{version}" in route.pattern:
+        described["x-version"] = place.subjects[0].number
     given = parameters.in_the_path(_PLACEHOLDER.findall(place.path), known)
     given += parameters.beside_the_body(operation.parameters, place.subjects)
     described["parameters"] = given
