@@ -86,6 +86,9 @@ class Wire:
                 return
             self._rest += part
 
+    def frames_so_far(self) -> list[Frame]:
+        return self._seen
+
     def until(self, kind: int, stream: int = 0) -> Frame:
         return next(got for got in self.frames() if got.kind == kind and got.stream == stream)
 

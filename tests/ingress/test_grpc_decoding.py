@@ -43,8 +43,9 @@ def raw(*floats: float, **members: Any) -> Message:
     return message(raw_input_contents=[struct.pack(f"<{len(floats)}f", *floats)], **members)
 
 
-def explicit(datatype: str, shape: tuple[int, ...] = (1, 2), **contents: list[Any]) -> Message:
-    asked = message(datatype, shape)
+def explicit(datatype: str, **contents: Any) -> Message:
+    """``shape`` apart, the contents by their member's name."""
+    asked = message(datatype, contents.pop("shape", (1, 2)))
     asked.inputs[0].contents.MergeFrom(classes()["InferTensorContents"](**contents))
     return asked
 
@@ -75,7 +76,7 @@ def test_explicit_values_of_each_datatype_make_the_same_bytes(datatype: str) -> 
 
 def test_explicit_texts_are_packed_with_their_lengths() -> None:
     signature = Signature((Input("x", "text"),), OUTPUTS)
-    request = decoded(explicit("BYTES", (2, 1), bytes_contents=[b"a", "dé".encode()]), signature)
+    request = decoded(explicit("BYTES", shape=(2, 1), bytes_contents=[b"a", "dé".encode()]), signature)
     assert bytes(request.columns[0].data) == b"\1\0\0\0a\3\0\0\0d\xc3\xa9"
 
 
