@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from bench.figures import Figure, say, summarise  # noqa: E402
+from bench.grpc_front import grpc_over_http  # noqa: E402
 
 from forwardpass.core.pipeline import Field, Input, Pipeline, Signature, Version  # noqa: E402
 from forwardpass.core.request import Answer  # noqa: E402
@@ -43,8 +44,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50, help="rounds of each measurement; medians are reported")
     rounds = parser.parse_args().rounds
     image = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
-    figures = [*decoding(image, rounds), form(image, rounds)]
-    summarise(figures)  # what is measured through a server comes before this line
+    figures = [*decoding(image, rounds), form(image, rounds), grpc_over_http(max(3, rounds // 10))]
+    summarise(figures)
 
 
 def decoding(image: NDArray[np.float32], rounds: int) -> list[Figure]:

@@ -57,6 +57,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
     "ingress/inference.py": "counts what ended, then raises again",
+    "ingress/grpc/plane.py": "a border: a defect costs one request",
     "ingress/writer.py": "a border: an answer that breaks off costs one connection",
     "batching/batcher.py": "a border: a defect costs one batch, never the loop",
     "execution/worker.py": "a border: whatever a model or step raises is the answer of its batch",

@@ -55,7 +55,7 @@ class Data:
 class Grpc:
     """V2 over gRPC, on a port of its own beside the data plane; host, certificate and limits are the data plane's."""
 
-    serve: str = _option("auto", "on | off | auto: when grpcio is installed")
+    serve: str = _option("auto", "on | off | auto: when protobuf is installed")
     port: int = _option(8001, "port; 0 takes a free one", low=0, high=65535)
 
 

@@ -76,7 +76,14 @@ class Page:
         """A key of the keyboard, where the focus is."""
         codes = {"Tab": 9, "Enter": 13}
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes.get(key, 0), text=text)
+            self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=codes.get(key, 0),
+                text=text,
+            )
 
     def type(self, selector: str, text: str) -> None:
         """In place of what a field holds."""

@@ -1,5 +1,6 @@
 """V2 over gRPC, asked by grpcio: every method, deadlines and cancellation that reach the queue, streams in their order."""
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +9,32 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+import trustme
+from tests import fixtures_onnx
 from tests.grpc_calls import Channel, channel, infer_request
 from tests.serving import Server, serving, wait_until
 
 from forwardpass.ingress.grpc.messages import Message
 
+RUNNING_SUM = """
+[[steps]]
+use = "model"
+engine = "onnxruntime"
+file = "model.onnx"
+state = { total = "after" }
+constants = { scale = 1 }
+[sequence]
+"""
+
 
 @pytest.fixture(scope="module")
-def served(repository: Path, data: Path) -> Iterator[Server]:
-    folders = [repository / name for name in ("own", "identity", "single", "wait")]
+def served(repository: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    summing = tmp_path_factory.mktemp("summing") / "sum" / "1"
+    fixtures_onnx.accumulator(summing / "model.onnx")
+    (summing / "pipeline.toml").write_text(RUNNING_SUM)
+    for path in summing.iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    folders = [summing.parent, *[repository / name for name in ("own", "identity", "single", "wait")]]
     settings = {"grpc.serve": "on", "limits.body_bytes_max": 8 << 20}
     with serving(*folders, data=data, settings=settings) as running:
         yield running
@@ -63,6 +81,18 @@ def test_the_server_and_its_models_are_described(client: Channel) -> None:
 def test_a_model_that_is_not_there_is_not_ready_and_has_no_metadata(client: Channel) -> None:
     assert not client.call("ModelReady", name="nobody").ready
     assert failure(lambda: client.call("ModelMetadata", name="nobody")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_configuration_and_statistics_are_those_of_rest(client: Channel, served: Server) -> None:
+    client.infer(own((1, 2), (3, 4)))
+    config = client.call("ModelConfig", name="own").config
+    told = served.get("/v2/models/own/config").json
+    assert told.keys() <= {field.name for field in config.DESCRIPTOR.fields}
+    assert (config.name, config.max_batch_size) == ("own", told["max_batch_size"])
+    (counted,) = client.call("ModelStatistics", name="own").model_stats
+    (same,) = served.get("/v2/models/own/stats").json["model_stats"]
+    assert counted.inference_count == same["inference_count"] >= 2
+    assert counted.inference_stats.success.count == same["inference_stats"]["success"]["count"]
 
 
 def test_a_health_check_answers_for_the_server_and_no_other_service(client: Channel) -> None:
@@ -173,6 +203,19 @@ def test_a_stream_of_very_many_requests_is_answered_whole(client: Channel) -> No
     assert [sums(answer.infer_response)[0] for answer in answers] == [n % 900 for n in range(3000)]
 
 
+def test_requests_of_a_sequence_sent_at_once_in_a_stream_count_in_their_order(client: Channel) -> None:
+    def part(n: int) -> Message:
+        asked = infer_request("sum", "x", "FP32", [1, 2], np.array([n, 0], "<f4").tobytes())
+        asked.parameters["sequence_id"].int64_param = 7
+        asked.parameters["sequence_start"].bool_param = n == 0
+        asked.parameters["sequence_end"].bool_param = n == 19
+        return asked
+
+    answers = [answer.infer_response for answer in client.stream([part(n) for n in range(20)])]
+    totals = [float(np.frombuffer(answer.raw_output_contents[0], "<f4")[0]) for answer in answers]
+    assert totals == [sum(range(n + 1)) for n in range(20)]
+
+
 def test_the_last_answer_of_a_request_is_marked_when_that_is_asked(client: Channel) -> None:
     asked = own((1, 2))
     asked.parameters["triton_enable_empty_final_response"].bool_param = True
@@ -187,10 +230,44 @@ def test_a_stream_that_is_given_up_gives_up_what_it_asked(client: Channel, serve
     wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
 
 
+def test_metadata_that_would_be_ignored_is_refused(client: Channel) -> None:
+    error = failure(lambda: client.infer(own((1, 2)), metadata=(("idempotency-key", "k"),)))
+    assert (error.code(), told(error)["x-error-code"]) == (grpc.StatusCode.INVALID_ARGUMENT, "unknown_field")
+
+
+def test_headers_of_rest_mean_the_same_as_metadata(client: Channel) -> None:
+    error = failure(lambda: client.infer(own((1, 2)), metadata=(("x-request-deadline-ms", "0"),)))
+    assert told(error)["x-error-code"] == "out_of_range"
+
+
 def test_what_is_switched_off_says_which_setting_switches_it_on(client: Channel) -> None:
     error = failure(lambda: client.call("RepositoryIndex"))
     assert error.code() is grpc.StatusCode.PERMISSION_DENIED
     assert "data.model_control" in error.details()
+
+
+def test_with_a_certificate_calls_are_encrypted(repository: Path, data: Path, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    pair = authority.issue_cert("localhost")
+    pair.cert_chain_pems[0].write_to_path(tmp_path / "chain.pem")
+    pair.private_key_pem.write_to_path(tmp_path / "key.pem")
+    settings = {
+        "grpc.serve": "on",
+        "data.tls_certificate": tmp_path / "chain.pem",
+        "data.tls_key": tmp_path / "key.pem",
+    }
+    trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+    with serving(repository / "own", data=data, settings=settings) as secret:
+        with channel(secret.grpc_port, trusted) as client:
+            assert sums(client.infer(own((1, 2)))) == [3.0]
+        with channel(secret.grpc_port) as plain:
+            assert failure(lambda: plain.infer(own((1, 2)))).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_that_is_told_to_has_no_grpc_port(repository: Path, data: Path) -> None:
+    settings = {"grpc.serve": "off"}
+    with serving(repository / "own", data=data, settings=settings) as without, channel(without.grpc_port) as client:
+        assert failure(lambda: client.call("ServerLive")).code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_server_that_ends_answers_what_runs_and_ends_idle_streams(repository: Path, data: Path) -> None:

@@ -1,6 +1,7 @@
 // How an answer is shown, and the command that asks for the same.
 
 import { element } from "./form.js";
+import { indented } from "./layout.js";
 
 const SHOWN_MAX = 200_000;
 const BASE64 = /^[A-Za-z0-9+/]{64,}={0,2}$/;
@@ -12,48 +13,6 @@ const BEGINNINGS = [
   ["T2dnUw", "audio/ogg"],
   ["ZkxhQw", "audio/flac"],
 ];
-
-// JSON on several lines, every number and text exactly as it came; a list of plain values stays on one line.
-export function indented(text) {
-  let shown = "";
-  let depth = 0;
-  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
-  for (let place = 0; place < tokens.length; place += 1) {
-    const token = tokens[place];
-    const line = () => `\n${"  ".repeat(depth)}`;
-    if (token === "[") {
-      const end = plainEnd(tokens, place);
-      if (end > 0) {
-        shown += tokens.slice(place, end + 1).join("").replaceAll(",", ", ");
-        place = end;
-        continue;
-      }
-    }
-    if (token === "[" || token === "{") {
-      depth += 1;
-      const closes = tokens[place + 1] === "]" || tokens[place + 1] === "}";
-      shown += closes ? token : token + line();
-    } else if (token === "]" || token === "}") {
-      depth -= 1;
-      const opened = tokens[place - 1] === "[" || tokens[place - 1] === "{";
-      shown += opened ? token : line() + token;
-    } else if (token === ",") {
-      shown += `,${line()}`;
-    } else {
-      shown += token === ":" ? ": " : token;
-    }
-  }
-  return shown;
-}
-
-// Where a list of numbers that starts there ends; 0 for any other list.
-function plainEnd(tokens, start) {
-  for (let place = start + 1; place < tokens.length; place += 1) {
-    if (tokens[place] === "]") return place;
-    if ("[{:".includes(tokens[place]) || tokens[place].startsWith('"')) return 0;
-  }
-  return 0;
-}
 
 function mediaOf(value) {
   if (!BASE64.test(value)) return "";

@@ -1,5 +1,7 @@
 // A form made of a JSON Schema. The text of the JSON body is what is sent; fields and text follow each other.
 
+import { indented } from "./layout.js";
+
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -150,7 +152,7 @@ export function bodyEditor(whole, media, changed) {
         problem.textContent = `${each.name} is not JSON`;
       }
     }
-    text.value = JSON.stringify(value, null, 2);
+    text.value = indented(JSON.stringify(value));
   }
 
   function toFields() {
@@ -200,7 +202,7 @@ export function bodyEditor(whole, media, changed) {
   const bar = element("div", { class: "bar" });
   if (schema) bar.append(element("span", { class: "switch", role: "group", "aria-label": "View of the body" }, asForm, asJson));
   function load(value) {
-    text.value = value === undefined ? "{}" : JSON.stringify(value, null, 2);
+    text.value = value === undefined ? "{}" : indented(JSON.stringify(value));
     toFields();
     changed();
   }
@@ -210,7 +212,7 @@ export function bodyEditor(whole, media, changed) {
     choose.addEventListener("change", () => load(examples[Number(choose.value)].value));
     bar.append(choose);
   }
-  text.value = examples.length ? JSON.stringify(examples[0].value, null, 2) : "{}";
+  text.value = examples.length ? indented(JSON.stringify(examples[0].value)) : "{}";
   toFields();
   return {
     box: element("div", {}, bar, pane, problem),

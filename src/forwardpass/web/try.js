@@ -23,10 +23,15 @@ async function start() {
   operations = Object.entries(whole.paths).flatMap(([path, item]) =>
     METHODS.filter((method) => item[method]).map((method) => ({ path, method: method.toUpperCase(), ...item[method] })),
   );
+  operations.sort((one, other) => isPlain(other) - isPlain(one)); // each pipeline's plain way in stands first
   showList();
   search.addEventListener("input", showList);
   window.addEventListener("hashchange", showChosen);
   showChosen();
+}
+
+function isPlain(operation) {
+  return Number(operation.operationId.startsWith("predict_") && operation.method === "POST");
 }
 
 function showList() {

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
-from typing import NamedTuple, Protocol
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from forwardpass.core.clock import Clock
@@ -23,6 +23,7 @@ from forwardpass.ingress.message import HttpLimits
 PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
 PACKED_BYTES_MIN = 1024  # shorter answers are not worth compressing
 INLINE_BYTES_MAX = 16 * 1024  # more is packed and unpacked in a thread
+HELD_MESSAGE_BYTES = 256  # what the shortest message costs us
 HELD_BODIES_MAX = 2  # what one connection's requests may hold, in times of the largest message
 
 log = logging.getLogger("forwardpass.ingress")
@@ -45,31 +46,33 @@ class Splitter:
     """Messages out of the data of one call."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.begun = False  # a message has begun and is not whole
+        self.partial_bytes = 0  # of a message that is not whole
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
-        self._have = 0
-        self._need = PREFIX_BYTES
+        self._needed = PREFIX_BYTES  # before there is more to know
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are whole now. Raises Refused as soon as one says that it is too large."""
-        whole: list[Message] = []
         self._parts.append(data)
-        self._have += len(data)
-        while self._have >= self._need:
-            buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            length = int.from_bytes(buffer[1:PREFIX_BYTES])
+        self.partial_bytes += len(data)
+        if self.partial_bytes < self._needed:
+            return []
+        buffer = data if len(self._parts) == 1 else b"".join(self._parts)
+        whole: list[Message] = []
+        position, self._needed = 0, PREFIX_BYTES
+        while len(buffer) - position >= PREFIX_BYTES:
+            start = position + PREFIX_BYTES
+            length = int.from_bytes(buffer[position + 1 : start])
             if length > self._bytes_max:
                 text = f"the message has {length} bytes; at most {self._bytes_max} are allowed"
                 raise Refused(Code.BODY_TOO_LARGE, text)
-            self._need = PREFIX_BYTES + length
-            if self._have < self._need:
-                self._parts = [buffer]
+            if start + length > len(buffer):
+                self._needed = PREFIX_BYTES + length
                 break
-            whole.append(Message(buffer[PREFIX_BYTES : self._need], buffer[0] != 0))
-            rest = buffer[self._need :]
-            self._parts, self._have, self._need = [rest] if rest else [], len(rest), PREFIX_BYTES
-        self.begun = self._have > 0
+            whole.append(Message(buffer[start : start + length], buffer[position] != 0))
+            position = start + length
+        self._parts = [buffer[position:]] if position < len(buffer) else []
+        self.partial_bytes = len(buffer) - position
         return whole
 
 
@@ -169,7 +172,7 @@ class OpenCall:
         self._task: asyncio.Task[None] | None = None
         if call.name == STREAM:
             self._answers = StreamAnswers(listener.plane, call, self._read, self._write)
-            self._task = connection.run(self._answered(self._answer_many(self._answers)))
+            self._start(self._answer_many(self._answers))
 
     def receive(self, data: bytes, ended: bool) -> None:
         """A part of what the client sends; ``ended``: it says no more."""
@@ -182,8 +185,8 @@ class OpenCall:
         self._hold(len(data))
         try:
             if data:
-                self._queue(self._splitter.feed(data))
-            if ended and self._splitter.begun:
+                self._queue(data)
+            if ended and self._splitter.partial_bytes:
                 raise Refused(Code.INCOMPLETE_BODY, "the call ends inside a message")
             if self._connection.held_bytes > HELD_BODIES_MAX * self._limits.body_bytes_max:
                 text = "the requests of this connection that are not answered hold too many bytes"
@@ -197,11 +200,15 @@ class OpenCall:
             self._more.set_result(None)
         self._credit()
 
-    def _queue(self, messages: list[Message]) -> None:
+    def _queue(self, data: bytes) -> None:
+        """Put what is whole now in line."""
+        in_one = self._splitter.partial_bytes
+        messages = self._splitter.feed(data)
+        if messages or not in_one:
+            self._began_s = self._listener.clock()
         self._messages += messages
         self._queued += sum([message.size for message in messages])
-        if not self._splitter.begun or messages:
-            self._began_s = self._listener.clock()
+        self._hold(HELD_MESSAGE_BYTES * len(messages))
 
     def _take_one(self) -> None:
         """Start on the only message once the client has said all."""
@@ -209,7 +216,7 @@ class OpenCall:
         if count > 1 or (self._ended and not count):
             raise Refused(Code.BAD_REQUEST, f"the method takes one message, got {count}")
         if self._ended:
-            self._task = self._connection.run(self._answered(self._answer_one(self._messages.popleft())))
+            self._start(self._answer_one(self._messages.popleft()))
 
     def _credit(self) -> None:
         """Let the client go on: of many messages only those that were taken make room."""
@@ -223,20 +230,20 @@ class OpenCall:
         self._held += size
         self._connection.held_bytes += size
 
-    async def _answered(self, work: Awaitable[None]) -> None:
-        """Counted once, however it ends."""
-        listener = self._listener
-        listener.running += 1
-        listener.requests += 1
-        try:
-            await work
-        except asyncio.CancelledError:
-            listener.cancelled += 1
-        except Exception:  # a border: a defect costs one connection
-            log.exception("a connection was given up")
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """The task that answers, counted once, however it ends."""
+        self._listener.running += 1
+        self._listener.requests += 1
+        self._task = self._connection.run(work)
+        self._task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        self._listener.running -= 1
+        if task.cancelled():
+            self._listener.cancelled += 1
+        elif (error := task.exception()) is not None:  # a defect costs one connection
+            log.error("a connection was given up", exc_info=error)
             self._connection.cut()
-        finally:
-            listener.running -= 1
 
     async def _answer_one(self, message: Message) -> None:
         self._packs = message.packed
@@ -272,7 +279,7 @@ class OpenCall:
             await self._more
         message = self._messages.popleft()
         self._queued -= message.size
-        self._hold(-message.size)
+        self._hold(-message.size - HELD_MESSAGE_BYTES)
         self._credit()
         self._packs = message.packed
         try:
@@ -295,8 +302,9 @@ class OpenCall:
 
     def sweep(self, now_s: float) -> None:
         """Refuse what comes too slowly: a message that is begun, or the only one."""
-        awaited = self._splitter.begun or (self._answers is None and not self._ended)
-        grace_s = self._limits.body_grace_s + self._received / self._limits.body_rate_min
+        partial_bytes = self._splitter.partial_bytes
+        awaited = partial_bytes or (self._answers is None and not self._ended)
+        grace_s = self._limits.body_grace_s + partial_bytes / self._limits.body_rate_min
         if awaited and now_s - self._began_s > grace_s:
             self._fail(Refused(Code.BODY_TOO_SLOW, "the message came too slowly"))
 

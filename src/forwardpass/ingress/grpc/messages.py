@@ -44,9 +44,10 @@ _MESSAGES: Mapping[str, str] = {
     "ModelConfigRequest": "1 string name, 2 string version",
     "ModelConfigResponse": "1 ModelConfig config",
     "ModelConfig": "1 string name, 2 string platform, 3 ModelVersionPolicy version_policy, 4 int32 max_batch_size,"
-    "5 ModelInput* input, 6 ModelOutput* output, 11 ModelDynamicBatching dynamic_batching,"
+    "5 ModelInput* input, 6 ModelOutput* output, 7 ModelInstanceGroup* instance_group, 11 ModelDynamicBatching dynamic_batching,"
     "13 ModelSequenceBatching sequence_batching, 14 map:ModelParameter parameters, 17 string backend,"
     "19 ModelTransactionPolicy model_transaction_policy, 24 ModelResponseCache response_cache",
+    "ModelInstanceGroup": "1 string name, 2 int32 count, 4 InstanceKind kind",
     "ModelVersionPolicy": "1 LatestVersions latest, 2 AllVersions all, 3 SpecificVersions specific",
     "LatestVersions": "1 uint32 num_versions",
     "AllVersions": "",
@@ -82,9 +83,6 @@ _MESSAGES: Mapping[str, str] = {
     "3 map:ModelRepositoryParameter parameters",
     "RepositoryModelUnloadResponse": "",
     "ModelRepositoryParameter": "1 bool? bool_param, 2 int64? int64_param, 3 string? string_param,4 bytes? bytes_param",
-    "TraceSettingRequest": "1 map:TraceSettingValue settings, 2 string model_name",
-    "TraceSettingResponse": "1 map:TraceSettingValue settings",
-    "TraceSettingValue": "1 string* value",
     "LogSettingsRequest": "1 map:LogSettingValue settings",
     "LogSettingsResponse": "1 map:LogSettingValue settings",
     "LogSettingValue": "1 bool? bool_param, 2 uint32? uint32_param, 3 string? string_param",
@@ -96,6 +94,7 @@ _MESSAGES: Mapping[str, str] = {
 _ENUMS: Mapping[str, str] = {
     "DataType": "TYPE_INVALID TYPE_BOOL TYPE_UINT8 TYPE_UINT16 TYPE_UINT32 TYPE_UINT64 TYPE_INT8 TYPE_INT16 TYPE_INT32"
     " TYPE_INT64 TYPE_FP16 TYPE_FP32 TYPE_FP64 TYPE_STRING TYPE_BF16",
+    "InstanceKind": "KIND_AUTO KIND_GPU KIND_CPU KIND_MODEL",
     "ServingStatus": "UNKNOWN SERVING NOT_SERVING SERVICE_UNKNOWN",
 }
 """Enumeration = the names of its values, from 0 on."""

@@ -42,6 +42,7 @@ class Outgoing:
 
     def closed(self, stream: int) -> None:
         self._windows.pop(stream, None)
+        self.stalled_s.pop(stream, None)
         self._wake()
 
     def send(self, frames: bytes) -> None:
@@ -80,11 +81,7 @@ class Outgoing:
             self.stalled_s.setdefault(stream, self._clock())
             if self._more is None or self._more.done():
                 self._more = asyncio.get_running_loop().create_future()
-            try:
-                await asyncio.shield(self._more)
-            except asyncio.CancelledError:
-                self.stalled_s.pop(stream, None)
-                raise
+            await asyncio.shield(self._more)
 
     def widen(self, stream: int, size: int) -> None:
         """The client takes so much more, of one call or (stream 0) of all. Raises Broken."""

@@ -154,6 +154,8 @@ class GrpcPlane:
         remaining_s = call.remaining_s()
         if remaining_s is not None and remaining_s <= 0:
             raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was here")
+        if b"idempotency-key" in call.http.headers:
+            raise Refused(Code.UNKNOWN_FIELD, "Idempotency-Key has no meaning over gRPC", field="idempotency-key")
         self._edge.admit(call.http, self.routes[call.method])
         return remaining_s
 

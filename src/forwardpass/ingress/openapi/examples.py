@@ -20,8 +20,8 @@ EXAMPLE_BYTES_MAX = 10 * 1024
 ELEMENTS_MAX = 256
 
 _PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAT0lEQVR42u3PQQkAAAgEsEtrFrOY0gi+hcEKLNXzWgQEBAQEBAQEBAQEBAQEBAQE"
-    "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQELgv94YF4+PcehgAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAT0lEQVR42u3PQQkAAAgEsEtrFrOY0gi+hcEKLNXzWgQEBAQEBAQE"
+    "BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQELgv94YF4+PcehgAAAABJRU5ErkJggg=="
 )
 """64 x 64 pixels of one colour."""
 _RATE_HZ = 8000
@@ -84,7 +84,10 @@ def _small(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The record as plain JSON, if it is a short one."""
     if record is None:
         return None
-    text = orjson.dumps(record, default=_encoded)
+    try:
+        text = orjson.dumps(record, default=_encoded)
+    except TypeError:  # an integer of more than 64 bits
+        return None
     small: dict[str, Any] | None = orjson.loads(text) if len(text) <= EXAMPLE_BYTES_MAX else None
     return small
 

@@ -7,12 +7,14 @@ from forwardpass.core.pipeline import ENCODED, Field, Input
 from forwardpass.core.tensor import DATATYPES
 from forwardpass.ingress.dialects.generate import TEXT_INPUT, TEXT_OUTPUT
 from forwardpass.ingress.dialects.predict import INSTANCES_MAX
+from forwardpass.ingress.dialects.turns import NUMBER_MAX
 from forwardpass.ingress.dialects.v2 import ID_CHARACTERS_MAX
 from forwardpass.ingress.dialects.v2_input import NUMBERS, ROWS_MAX
 from forwardpass.ingress.dialects.v2_metadata import row_shape
 from forwardpass.ingress.dialects.v2_parameters import COUNT_MAX, PRIORITY_MAX, STRING_CHARACTERS_MAX
 from forwardpass.ingress.openapi import examples, schemas
 from forwardpass.ingress.openapi.answers import row_error
+from forwardpass.ingress.openapi.parameters import SEQUENCE
 from forwardpass.ingress.openapi.served import Content, Schema, Served, list_of, object_of, reference
 from forwardpass.pipeline.bounds import may_be_missing
 
@@ -136,8 +138,7 @@ def generate_answer(subjects: Sequence[Served]) -> Content:
 def kserve_body(subjects: Sequence[Served]) -> Content:
     """Rows by instances, or columns by inputs."""
     (served,) = subjects
-    columns: Schema = {"type": "object", "additionalProperties": {"type": "array"}}
-    forms = [object_of({"instances": list_of(_row(served), minItems=1)}), object_of({"inputs": columns})]
+    forms = [object_of({"instances": list_of(_row(served), minItems=1)}), object_of({"inputs": _columns()})]
     found = {
         name: {**example, "value": {"instances": [example["value"]]}}
         for name, example in examples.records(served).items()
@@ -153,14 +154,15 @@ def predictions(subjects: Sequence[Served]) -> Content:
 def invocations_body(subjects: Sequence[Served]) -> Content:
     """MLflow's, SageMaker's and Vertex AI's forms, of whichever pipeline answers."""
     rows = list_of({"anyOf": [_row(served) for served in subjects]} if subjects else {}, minItems=1)
-    frame = object_of({"index": {"type": "array"}, "columns": list_of(_TEXT), "data": {"type": "array"}}, ("index",))
+    cells = list_of(list_of({}), minItems=1)
+    frame = object_of({"index": list_of({}), "columns": list_of(_TEXT), "data": cells}, ("index", "columns"))
     none: Schema = {"type": "object", "maxProperties": 0, "description": "empty: there are no parameters"}
     beside = {"params": none, "parameters": none}
     forms = {
         "instances": rows,
         "dataframe_records": list_of({"type": "object"}, minItems=1),
         "dataframe_split": frame,
-        "inputs": {"description": "lists of all rows' values by column, or as instances"},
+        "inputs": {"anyOf": [_columns(), rows]},
     }
     schema = {"anyOf": [object_of({name: form, **beside}, tuple(beside)) for name, form in forms.items()]}
     found = {
@@ -182,6 +184,11 @@ def invocations_body(subjects: Sequence[Served]) -> Content:
 def invocations_answer(subjects: Sequence[Served]) -> Content:
     text: Schema = {"schema": _TEXT}
     return {"application/json": {"schema": _predictions()}, "application/jsonlines": text, "text/csv": text}
+
+
+def _columns() -> Schema:
+    lists = {"type": "object", "additionalProperties": list_of({}, minItems=1), "minProperties": 1}
+    return {**lists, "description": "for each input a list with all rows' values"}
 
 
 def _predictions() -> Schema:
@@ -225,7 +232,9 @@ def _form(inputs: Sequence[Input]) -> Schema:
         else schemas.input_value(given)
         for given in inputs
     }
-    return {"schema": object_of(parts, optional)}
+    plain = ENCODED | {"text", "category"}
+    encoding = {given.name: {"contentType": "application/json"} for given in inputs if given.type not in plain}
+    return {"schema": object_of(parts, optional), **({"encoding": encoding} if encoding else {})}
 
 
 def _binary() -> Schema:
@@ -247,7 +256,7 @@ def _parameters(served: Served) -> Schema:
     }
     if served.definition.sequence is not None:
         named |= {
-            "sequence_id": {"type": ["string", "integer"]},
+            "sequence_id": {"anyOf": [SEQUENCE, {"type": "integer", "minimum": 0, "maximum": NUMBER_MAX}]},
             "sequence_start": {"type": "boolean"},
             "sequence_end": {"type": "boolean"},
         }

@@ -7,6 +7,7 @@ ASSETS: dict[str, bytes] = {
     "try.js": b"text/javascript; charset=utf-8",
     "form.js": b"text/javascript; charset=utf-8",
     "answer.js": b"text/javascript; charset=utf-8",
+    "layout.js": b"text/javascript; charset=utf-8",
 }
 """By name the media type of what the page loads."""
 PAGE = "try.html"

@@ -13,7 +13,7 @@ TURN = ("sequence_id", "sequence_start", "sequence_end")
 """Of pipelines that carry something from one request to the next."""
 _EVERYWHERE = ("traceparent", "request_id")
 _TRUTH: Schema = {"type": "string", "enum": ["true", "false"]}
-_SEQUENCE: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
+SEQUENCE: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
 
 
 def _header(name: str, description: str, schema: Schema, **more: bool) -> Schema:
@@ -34,10 +34,10 @@ COMPONENTS: dict[str, Schema] = {
         "a request with a key that was met before runs no second time: it is given the first one's answer",
         {"type": "string", "pattern": "^[!#-~][!-~]{0,254}$"},
     ),
-    "sequence_id": _header("X-Sequence-Id", "the sequence that the request is a step of", _SEQUENCE),
+    "sequence_id": _header("X-Sequence-Id", "the sequence that the request is a step of", SEQUENCE),
     "sequence_start": _header("X-Sequence-Start", "whether the sequence begins with this request", _TRUTH),
     "sequence_end": _header("X-Sequence-End", "whether it ends with it", _TRUTH),
-    "sequence_ended": _header("X-Sequence-Id", "the sequence that ends", _SEQUENCE, required=True),
+    "sequence_ended": _header("X-Sequence-Id", "the sequence that ends", SEQUENCE, required=True),
     "traceparent": _header(
         "traceparent", "the trace that the request belongs to (W3C Trace Context)", {"type": "string"}
     ),

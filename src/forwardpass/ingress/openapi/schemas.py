@@ -4,7 +4,7 @@ What JSON Schema has no word for, a length in bytes of UTF-8 above all, is in th
 """
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 
 from forwardpass.core.pipeline import ENCODED, Field, Input, Signature
 from forwardpass.ingress.openapi.served import Schema, list_of, object_of
@@ -106,9 +106,9 @@ def _output(field: Field) -> Schema:
 
 def _number(given: Input, nullable: bool) -> Schema:
     schema: Schema = {"type": ["number", "null"] if nullable else "number"}
-    if given.min is not None:
+    if given.min is not None and isfinite(given.min):  # JSON has no infinity, and it bounds nothing
         schema["minimum"] = given.min
-    if given.max is not None:
+    if given.max is not None and isfinite(given.max):
         schema["maximum"] = given.max
     return schema
 
