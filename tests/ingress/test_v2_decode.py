@@ -264,7 +264,7 @@ def test_the_body_may_name_the_model_of_the_path_again_and_no_other() -> None:
         return decode_infer(http, X, "id-1", Timeline(), pipeline="m")
 
     assert named("m").columns == infer({"inputs": [x()]}).columns
-    with pytest.raises(Refused, match='^/model_name: the path names "m"$'):
+    with pytest.raises(Refused, match=r'^/model_name: the path names "m"$'):
         named("n")
 
 
