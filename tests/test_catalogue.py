@@ -11,6 +11,7 @@ from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Pipeline, Step, Version
 from forwardpass.pipeline.repository import Found
+from forwardpass.rollout.acts import Acts
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -24,10 +25,13 @@ class Server:
         self.routes = Routes()
         self.trouble: dict[Key, Failure] = {}
         self.failures: dict[Key, Failure] = {}
+        self.wanted: set[Key] = set()
         self.told: list[str] = []
         for place in ("a/1", "a/2", "b/1"):
             (folder / place).mkdir(parents=True)
-        self.catalogue = Catalogue([folder], self.routes, self.load, self.unload, self.failures, every=every)
+        self.catalogue = Catalogue(
+            [folder], self.routes, self.load, self.unload, self.failures, self.wanted, Acts(), every=every
+        )
 
     async def load(self, found: Found) -> None:
         self.told.append(f"load {found.pipeline}/{found.number}")

@@ -7,7 +7,9 @@ from click.testing import CliRunner
 
 from forwardpass.cli import main
 from forwardpass.core.errors import Misconfigured
-from forwardpass.ingress.platform_routes import platform_routes
+from forwardpass.ingress.platform_routes import data_routes
+from forwardpass.ingress.route_table import routes_of
+from forwardpass.ingress.routes import Match, Table
 from forwardpass.settings import read
 
 VERTEX = {"AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": "7080", "AIP_HEALTH_ROUTE": "/h", "AIP_PREDICT_ROUTE": "/p"}
@@ -65,19 +67,34 @@ def test_the_table_of_routes_has_the_paths_of_the_settings() -> None:
     ]
 
 
+def test_a_path_of_the_settings_goes_before_the_table_s_own() -> None:
+    """Vertex AI's usual two, of which TEI has the second."""
+    routes = data_routes("/health", "/predict")
+    at_predict = [route.endpoint for route in routes if (route.method, route.pattern) == (b"POST", "/predict")]
+    assert at_predict == ["invocations"]
+    match = Table(routes).match(b"POST", "/predict")
+    assert isinstance(match, Match) and match.route.endpoint == "invocations"
+    assert len(routes) == len(routes_of("data"))
+
+
+def test_the_table_that_is_printed_is_the_one_that_answers() -> None:
+    shown = CliRunner().invoke(main, ["routes", "--set", "data.predict_route=/predict"]).output
+    (line,) = [line for line in shown.splitlines() if line.split()[:4] == ["data", "http", "POST", "/predict"]]
+    assert line.endswith("(data.predict_route)")
+
+
 @pytest.mark.parametrize(
     ("health", "predict"),
     [
         ("health", ""), ("/a b", ""), ("/{pipeline}", ""), ("/a%20b", ""), ("/a?b", ""), ("//", ""), ("/" + "a" * 256, ""),
-        ("/v2/health/ready", ""), ("/v2/models/x", ""), ("", "/ping"), ("", "/predict/x"), ("/invocations", ""),
-        ("/predict/x", ""), ("", "/v2/models/x/infer"),
+        ("/v2/health/ready", ""), ("/v2/models/x", ""), ("", "/ping"), ("", "/health"), ("", "/v2"),
+        ("", "/v2/models/x/infer"), ("", "/v2/anything"),
     ],
 )  # fmt: skip
-def test_a_path_that_is_none_or_another_route_s_is_refused_at_the_start(health: str, predict: str) -> None:
+def test_a_path_that_is_none_or_v2_s_or_asks_after_health_is_refused_at_the_start(health: str, predict: str) -> None:
     with pytest.raises(Misconfigured, match=r"data\.(health|predict)_route: found"):
-        platform_routes(health, predict)
+        data_routes(health, predict)
 
 
-def test_a_path_at_which_the_table_answers_just_so_needs_no_line() -> None:
-    assert platform_routes("/ping", "/invocations") == ()
-    assert [route.pattern for route in platform_routes("/same", "/same")] == ["/same", "/same"]
+def test_two_questions_may_have_one_path() -> None:
+    assert [route.method for route in data_routes("/same", "/same") if route.pattern == "/same"] == [b"GET", b"POST"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from forwardpass.catalogue import Catalogue, Key, find, latest, log_failure, problems_of
 from forwardpass.core.clock import Clock, monotonic_s
-from forwardpass.core.errors import Code, Failure, Misconfigured, Problem, Refused
+from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.kinds import kinds
 from forwardpass.front import control_endpoints, data_plane, edge_of, endpoints_of, grpc_plane
@@ -33,6 +33,7 @@ from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, sweep, take_in
 from forwardpass.pipeline.trust import Trust
+from forwardpass.rollout.acts import Acts
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
@@ -71,6 +72,7 @@ class App:
         self._failures: dict[Key, Failure] = {}
         self._loading = True
         self._wanted: set[Key] = set()  # what must answer for the server to be ready
+        self._acts = Acts()
         self.routes = Routes()
         self.receipts = Receipts(settings.run.receipts_kept)
         self.metrics = Metrics()
@@ -78,16 +80,18 @@ class App:
             self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
-        self.inference = Inference(self.handle, clock, settings.data.pipeline)
+        self.inference = Inference(self.handle, clock, settings.data.pipeline, lambda: self._loading)
         every = settings.run.versions == "all"
-        catalogue = Catalogue(sources, self.routes, self._load, self.unload, self._failures, every=every)
+        catalogue = Catalogue(
+            sources, self.routes, self._load, self.unload, self._failures, self._wanted, self._acts, every=every
+        )
         control = control_endpoints(catalogue)
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
         edge, limits = edge_of(settings, clock), _http_limits(settings)
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
-        self.http = HttpServer(self.data_plane.respond, limits, clock, self._tls("http/1.1"))
+        self.http = HttpServer(self.data_plane.respond, self.data_plane.family_of, limits, clock, self._tls("http/1.1"))
         self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2")) if self.grpc_plane else None
         self.admin = AdminPlane(self, self.receipts, self.metrics, control)
         self._overview = Overview(self.routes, self.metrics, self.http, self.grpc, self.inference)
@@ -99,8 +103,8 @@ class App:
         self._install_signals()
         sweep(self.settings.data_folder / "store")
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.fleet)  # before anybody can ask for a load, and left after that
             await self._listen(stack)
-            await stack.enter_async_context(self.fleet)
             closing = asyncio.create_task(self._closing.wait())
             loading = asyncio.create_task(self._load_all(wanted))
             try:
@@ -113,6 +117,7 @@ class App:
                     task.cancel()
                 await asyncio.wait((closing, loading))
             await self._drain()
+            await self._acts.ended()
         return 0
 
     def close(self, *, hurry: bool = False) -> None:
@@ -139,6 +144,13 @@ class App:
 
     async def load(self, pipeline: str, number: int) -> None:
         """Take a version of the repository in and load it. Raises Refused when it is not there."""
+        await self._acts.finish(self._load_found(pipeline, number))
+
+    async def unload(self, pipeline: str, number: int) -> None:
+        """Drain it and end it; one that is not there though it should be is no longer missed. Raises Refused."""
+        await self._acts.finish(self._unload((pipeline, number)))
+
+    async def _load_found(self, pipeline: str, number: int) -> None:
         findings = await asyncio.to_thread(find, self._sources)
         if (pipeline, number) in findings.twice:
             raise Misconfigured(Code.DEFINITION_INVALID, (findings.twice[pipeline, number],))
@@ -146,15 +158,17 @@ class App:
             raise Refused(Code.VERSION_NOT_FOUND, f"the repository has no {pipeline} version {number}")
         await self._load(findings.found[pipeline, number])
 
-    async def unload(self, pipeline: str, number: int) -> None:
-        wanted = (pipeline, number) in self._wanted
-        self._wanted.discard((pipeline, number))  # it is away on purpose
+    async def _unload(self, key: Key) -> None:
+        def away_on_purpose() -> None:
+            self._wanted.discard(key)
+            self._failures.pop(key, None)
+
         try:
-            await self.fleet.unload(pipeline, number, UNLOAD_LIMIT_S)
-        except Failure:
-            if wanted:
-                self._wanted.add((pipeline, number))
-            raise
+            await self.fleet.unload(*key, UNLOAD_LIMIT_S, away_on_purpose)
+        except Refused:
+            if key not in self._failures and (self._loading or key not in self._wanted):
+                raise
+            away_on_purpose()
 
     def config(self) -> dict[str, Any]:
         return asdict(self.settings)
@@ -186,7 +200,7 @@ class App:
 
     async def _load_all(self, wanted: Sequence[Found]) -> None:
         """As many at a time as there are cores; a version that cannot be loaded does not stop the others."""
-        self._wanted = {(found.pipeline, found.number) for found in wanted}
+        self._wanted.update((found.pipeline, found.number) for found in wanted)
         room = asyncio.Semaphore(len(os.sched_getaffinity(0)))
 
         async def load(found: Found) -> None:
@@ -194,6 +208,8 @@ class App:
                 try:
                     await self._load(found)
                 except Failure as failure:
+                    if self._closing.is_set():
+                        return
                     self._failures[(found.pipeline, found.number)] = failure
                     log_failure(found, failure)
 
@@ -220,12 +236,19 @@ class App:
         raise Misconfigured(failures[0][1].code, problems, detail=detail)
 
     async def _load(self, found: Found) -> None:
+        self._refuse_when_closing()
         version = await asyncio.to_thread(self._take_in, found)
+        self._refuse_when_closing()
         await self.fleet.load(version)
+        # Nothing was awaited since the version was ready, so no unload that waits for it has begun.
         self._wanted.add((found.pipeline, found.number))
         self._failures.pop((found.pipeline, found.number), None)
         event = {"pipeline": version.pipeline, "version": version.number, "digest": version.digest}
         _log.info("version is ready", extra={"event": event})
+
+    def _refuse_when_closing(self) -> None:
+        if self._closing.is_set():
+            raise Failed(Code.SHUTTING_DOWN, "the server is shutting down", retry_after_s=1.0)
 
     def _take_in(self, found: Found) -> Version:
         folder = self.settings.data_folder
@@ -242,9 +265,9 @@ class App:
         await stack.enter_async_context(listening(self.admin.application(), admin))
         scheme = "https" if self.settings.data.tls_certificate else "http"
         self.addresses = Addresses(
-            f"{scheme}://{self.settings.data.host}:{self.http.port}",
-            f"http://{self.settings.admin.host}:{admin.getsockname()[1]}",
-            f"{self.settings.data.host}:{self.grpc.port}" if self.grpc is not None else "",
+            f"{scheme}://{_in_url(self.settings.data.host)}:{self.http.listeners.port}",
+            f"http://{_in_url(self.settings.admin.host)}:{admin.getsockname()[1]}",
+            f"{_in_url(self.settings.data.host)}:{self.grpc.listeners.port}" if self.grpc is not None else "",
         )
         self.started.set()
 
@@ -257,7 +280,7 @@ class App:
         await _either(self._hurry, run.ready_grace_s)
         listeners = [listener for listener in (self.http, self.grpc) if listener is not None]
         for listener in listeners:
-            listener.stop_accepting()
+            listener.listeners.close()
 
         async def drain(grace_s: float) -> None:
             await asyncio.gather(*[listener.drain(grace_s) for listener in listeners])
@@ -313,6 +336,10 @@ def _http_limits(settings: Settings) -> HttpLimits:
         connections_per_address_max=limits.connections_per_address_max,
         hosts=settings.data.hosts,
     )
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 async def _either(event: asyncio.Event, timeout_s: float) -> None:

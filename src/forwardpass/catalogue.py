@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused, show
 from forwardpass.pipeline.repository import Found, scan
+from forwardpass.rollout.acts import Acts
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 
@@ -70,8 +72,8 @@ def log_failure(found: Found, failure: Failure) -> None:
 class Catalogue:
     """What it says may be read by clients: no path, and of what is wrong with a version no more than the error code.
 
-    ``load`` and ``unload`` do it for one version; ``failures`` are those of the start; ``every``: a load takes all
-    versions of a pipeline, else the newest.
+    ``load`` and ``unload`` do it for one version; ``failures`` are those of the start, ``wanted`` what should be loaded;
+    ``every``: a load takes all versions of a pipeline, else the newest.
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class Catalogue:
         load: Callable[[Found], Awaitable[None]],
         unload: Callable[[str, int], Awaitable[None]],
         failures: Mapping[Key, Failure],
+        wanted: AbstractSet[Key],
+        acts: Acts,
         *,
         every: bool,
     ) -> None:
@@ -89,6 +93,8 @@ class Catalogue:
         self._load = load
         self._unload = unload
         self._failures = failures
+        self._wanted = wanted
+        self._acts = acts
         self._every = every
         self._reasons: dict[Key, Code] = {}  # why the last load that was asked for failed
         self._loading = asyncio.Lock()
@@ -109,6 +115,16 @@ class Catalogue:
 
     async def load(self, pipeline: str) -> None:
         """One load at a time, until it answers; what is loaded already is left alone. Raises Failure."""
+        await self._acts.finish(self._load_newest(pipeline))
+
+    async def unload(self, pipeline: str) -> None:
+        """All its versions, the oldest first; what is not loaded is unloaded already, and no longer missed if it failed.
+
+        Raises Failure.
+        """
+        await self._acts.finish(self._unload_all(pipeline))
+
+    async def _load_newest(self, pipeline: str) -> None:
         async with self._loading:
             findings = await self._find()
             own = {key: found for key, found in findings.found.items() if key[0] == pipeline}
@@ -121,9 +137,9 @@ class Catalogue:
                 if (pipeline, found.number) not in ready:
                     await self._load_one(found, findings)
 
-    async def unload(self, pipeline: str) -> None:
-        """All its versions, the oldest first; what is not loaded is unloaded already. Raises Failure."""
-        numbers = self._routes.numbers(pipeline)
+    async def _unload_all(self, pipeline: str) -> None:
+        missed = {number for name, number in self._failures.keys() | self._wanted if name == pipeline}
+        numbers = sorted(missed.union(self._routes.numbers(pipeline)))
         if not numbers and all(name != pipeline for name, _ in (await self._find()).found):
             raise self._not_there(pipeline)
         for number in numbers:
@@ -132,6 +148,7 @@ class Catalogue:
             except Refused as refusal:
                 if refusal.code not in _GONE:  # somebody else was faster
                     raise
+        self._reasons = {key: code for key, code in self._reasons.items() if key[0] != pipeline}
 
     async def _load_one(self, found: Found, findings: Findings) -> None:
         key = (found.pipeline, found.number)
@@ -140,8 +157,9 @@ class Catalogue:
                 raise Misconfigured(Code.DEFINITION_INVALID, (findings.twice[key],))
             await self._load(found)
         except Refused as refusal:
-            if refusal.code is not Code.CONFLICT:  # it was being loaded, and is now
+            if refusal.code is not Code.CONFLICT:
                 raise
+            self._routes.find(*key)  # it was being loaded: whoever asks for it now is told if it does not answer yet
         except Misconfigured as failure:
             self._reasons[key] = failure.code
             log_failure(found, failure)

@@ -14,6 +14,7 @@ import click
 from forwardpass.core.errors import Failure, Misconfigured
 
 if TYPE_CHECKING:
+    from forwardpass.core.pipeline import Task
     from forwardpass.pipeline.repository import Found
     from forwardpass.settings import Settings
 
@@ -229,11 +230,12 @@ def config(file: Path | None, values: tuple[str, ...]) -> None:
 @clearly
 def routes(file: Path | None, values: tuple[str, ...]) -> None:
     """Print every route of both planes: plane, protocol, method, path, scope, largest body, what it does."""
-    from forwardpass.ingress.platform_routes import platform_routes
-    from forwardpass.ingress.route_table import ROUTES
+    from forwardpass.ingress.platform_routes import data_routes
+    from forwardpass.ingress.route_table import routes_of
 
     data = _settings(file, values).data
-    for route in (*ROUTES, *platform_routes(data.health_route, data.predict_route)):
+    over_http = data_routes(data.health_route, data.predict_route)
+    for route in (*over_http, *routes_of("data", "grpc"), *routes_of("admin")):
         needs = f" (needs {route.needs})" if route.needs else ""
         where = f"{route.plane:6}{route.protocol:5}{route.method.decode():7}{route.pattern:58}"
         click.echo(f"{where}{route.scope:9}{route.body:6}{route.summary}{needs}")
@@ -323,11 +325,15 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
         return [
             *(f"    input  {describe(column)}" for column in columns),
             *(f"    output {describe(field)}" for field in outputs),
-            *(f"    task   {task.kind}" for task in (variant.signature.task,) if task is not None),
+            *(f"    task   {_told(task)}" for task in (variant.signature.task,) if task is not None),
             f"    batching {variant.batching_reason}{differ}",
             f"    loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
             *(f"warning: {warning}" for warning in variant.loaded.warnings),
         ]
+
+
+def _told(task: "Task") -> str:
+    return f"{task.kind}, scale {task.scale}" if task.kind == "rank" else task.kind
 
 
 def _tell_started(app: Any) -> None:

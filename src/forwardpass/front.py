@@ -22,7 +22,7 @@ from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.inference import Inference
-from forwardpass.ingress.platform_routes import platform_routes
+from forwardpass.ingress.platform_routes import data_routes
 from forwardpass.ingress.rates import Quota, Rates
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Route
@@ -86,7 +86,7 @@ def edge_of(settings: Settings, clock: Clock) -> Edge:
 
 def _routes(settings: Settings) -> tuple[Route, ...]:
     """Of the data plane over HTTP."""
-    return (*routes_of("data"), *platform_routes(settings.data.health_route, settings.data.predict_route))
+    return data_routes(settings.data.health_route, settings.data.predict_route)
 
 
 def _switched_on(settings: Settings) -> frozenset[str]:

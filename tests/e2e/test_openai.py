@@ -115,7 +115,7 @@ def test_texts_are_moderated_by_the_version_that_is_named(tasks: Server) -> None
             each["flagged"]
             for each in post(tasks, "/v1/moderations", {"input": ["hm", "oh!"], "model": model}).json["results"]
         ]
-        for model in ("mood/1", "mood/2", "mood")
+        for model in ("mood:1", "mood:2", "mood")
     ]
     assert flagged == [[False, True], [False, False], [False, False]]
     assert post(tasks, "/predict", {"inputs": "oh!"}).json[0] == {"label": "harassment", "score": 0.75}
@@ -124,15 +124,15 @@ def test_texts_are_moderated_by_the_version_that_is_named(tasks: Server) -> None
 def test_models_are_listed_for_openai_and_kserve_at_once(tasks: Server) -> None:
     listed = tasks.get("/v1/models").json
     assert (listed["object"], listed["models"]) == ("list", ["mood", "pairs", "plain", "vectors"])
-    one = tasks.get("/v1/models/mood/1").json
+    one = tasks.get("/v1/models/mood:1").json
     assert {**one, "created": 0} == {
-        "id": "mood/1", "object": "model", "created": 0, "owned_by": "forwardpass", "name": "mood/1", "ready": True,
+        "id": "mood:1", "object": "model", "created": 0, "owned_by": "forwardpass", "name": "mood:1", "ready": True,
     }  # fmt: skip
     assert 0 <= time.time() - one["created"] < 600
     assert listed["data"][0]["id"] == tasks.get("/v1/models/mood").json["id"] == "mood"
 
 
-@pytest.mark.parametrize("path", ["/v1/models/nobody", "/v1/models/mood/9", "/v1/models/mood/x"])
+@pytest.mark.parametrize("path", ["/v1/models/nobody", "/v1/models/mood:9", "/v1/models/mood:x", "/v1/models/mood:"])
 def test_a_model_that_is_not_there_is_not_found_in_openais_words(tasks: Server, path: str) -> None:
     reply = tasks.get(path)
     error = reply.json["error"]

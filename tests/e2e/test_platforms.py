@@ -16,7 +16,7 @@ VERTEX = {"AIP_MODE": "PREDICTION", "AIP_HEALTH_ROUTE": "/v1/endpoints/1/deploye
           "AIP_PREDICT_ROUTE": "/v1/endpoints/1/deployedModels/2:predict", "AIP_HTTP_PORT": "8080"}  # fmt: skip
 JSON = {"Content-Type": "application/json"}
 BAD_LOADS: list[Any] = [
-    {"model_name": "shout", "url": "/opt/ml/models/1/other"}, {"model_name": "../x"}, {}, [], {"name": "a"},
+    {"model_name": "shout", "url": "/opt/ml/models/1/other"}, {"model_name": "shout", "url": "/opt/ml/models/other/model"}, {"model_name": "../x"}, {}, [], {"name": "a"},
 ]  # fmt: skip
 ROWS = [[0.5, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -122,7 +122,7 @@ def test_sagemaker_lists_loads_and_unloads_models(container: Server) -> None:
     assert named in container.get("/models").json["models"]
     assert container.call("DELETE", "/models/shout").status == 200
     assert (container.get("/models/shout").status, container.call("DELETE", "/models/shout").status) == (404, 404)
-    asked = {"model_name": "shout", "url": "/opt/ml/models/shout"}
+    asked = {"model_name": "shout", "url": "/opt/ml/models/shout/model"}
     assert post(container, "/models", asked).json == named
     assert (post(container, "/models", asked).status, container.get("/models/shout").json) == (409, named)
     for bad in BAD_LOADS:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tests import fixtures_onnx
 from tests.steps import tokenizer_files
 
 from forwardpass.core.errors import Misconfigured
@@ -63,6 +65,32 @@ def test_the_score_of_a_pair_ranks(tmp_path: Path) -> None:
     assert task_of(tmp_path, [QUERY, DOCUMENT], PAIR, own("number", "score")) == Task(
         "rank", "query", "document", "score"
     )
+
+
+TAKE = Step("take", {"input": "y", "index": 0, "output": "score"})
+
+
+@pytest.mark.parametrize(
+    ("width", "steps", "scale"),
+    [
+        (0, (), "logit"), (1, (TAKE,), "logit"), (1, (Step("take", {"index": 0, "output": "score"}),), "logit"),
+        (1, (Step("sigmoid", {"input": "y", "output": "y"}), TAKE), "as_is"),
+    ],
+)  # fmt: skip
+def test_what_a_model_says_of_a_pair_is_a_logit_unless_a_step_made_something_of_it(
+    tmp_path: Path, width: int, steps: Sequence[Step], scale: str
+) -> None:
+    nodes = [
+        fixtures_onnx.node("Cast", "input_ids", "ids", to=fixtures_onnx.FLOAT),
+        fixtures_onnx.node("ReduceSum", "ids axes", "y", keepdims=width),
+    ]
+    inputs = [("input_ids", fixtures_onnx.INT64, ("N", "L"))]
+    shape = ("N", 1) if width else ("N",)
+    fixtures_onnx.write(
+        tmp_path / "model.onnx", nodes, inputs, [("y", fixtures_onnx.FLOAT, shape)], {"axes": np.array([1])}
+    )
+    model = Step("model", {"engine": "onnxruntime", "file": "model.onnx"})
+    assert task_of(tmp_path, [QUERY, DOCUMENT], PAIR, model, *steps).scale == scale
 
 
 @pytest.mark.parametrize(("metric", "scale"), [("cosine", "cosine"), ("dot", "as_is"), ("euclidean", "as_is")])

@@ -209,6 +209,23 @@ def test_heads_that_are_no_request_end_their_stream(server: Server, block: bytes
         assert OK in odd.trailers(3)
 
 
+def test_calls_that_end_with_their_head_are_refused_and_leave_nothing_open(server: Server) -> None:
+    with wire(server) as empty:
+        for n in range(150):
+            empty.say(frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, head()))
+            assert status(3) in empty.trailers(2 * n + 1)
+        empty.say(call(301))
+        assert OK in empty.trailers(301)
+
+
+def test_frames_in_single_bytes_are_read_as_any_other(server: Server) -> None:
+    with wire(server) as drops:
+        drops.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in call(1):
+            drops.say(bytes((byte,)))
+        assert OK in drops.trailers(1)
+
+
 def test_a_content_type_that_is_not_grpcs_is_refused_in_http(server: Server) -> None:
     with wire(server) as odd:
         odd.say(frame(HEADERS, END_HEADERS | END_STREAM, 1, head(content_type="application/json")))

@@ -15,7 +15,9 @@ import uvloop
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.http import HttpServer, Respond
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
-from forwardpass.ingress.sockets import at_path
+from forwardpass.ingress.route_table import routes_of
+from forwardpass.ingress.routes import Table
+from forwardpass.ingress.sockets import at_path, at_port
 
 LIMITS = replace(HttpLimits(), header_time_s=0.6, body_bytes_max=1024 * 1024)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -58,13 +60,13 @@ def serving(
         served.ended.append("answered")
         return answer
 
-    served = Served(HttpServer(keep, limits, monotonic_s, tls), loop)
+    served = Served(HttpServer(keep, Table(routes_of("data")).family, limits, monotonic_s, tls), loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:
         try:
-            sock = stack.enter_context(at_path(path, 0o600)) if path else None
-            served.call(served.server.start(None if sock else "127.0.0.1", sock=sock))
+            sock = stack.enter_context(at_path(path, 0o600)) if path else at_port("data", "127.0.0.1", 0)
+            served.call(served.server.start(sock=sock))
             yield served
         finally:
             served.call(served.server.drain(0.2))
@@ -74,7 +76,7 @@ def serving(
 
 
 def connect(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.server.port), timeout=8)
+    return socket.create_connection(("127.0.0.1", served.server.listeners.port), timeout=8)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A data plane with three routes of its own and nothing behind them, for what holds whatever the route."""
+"""A data plane with four routes of its own and nothing behind them, for what holds whatever the route."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +18,7 @@ from forwardpass.rollout.route import Routes
 
 ROUTES = (
     Route(b"POST", "/infer/{pipeline}", "infer", "infer", "", family="openai", body="large"),
+    Route(b"POST", "/stream/{pipeline}", "infer", "infer", "", body="large", streams=True),
     Route(b"GET", "/about", "about", "read", ""),
     Route(b"GET", "/live", "live", "open", ""),
 )
@@ -26,7 +27,7 @@ Answering = Callable[[Call], Awaitable[HttpAnswer]]
 
 @dataclass
 class SmallPlane:
-    """``answering`` is what /infer does; each of its calls is counted in ``runs``."""
+    """``answering`` is what /infer and /stream do; each of its calls is counted in ``runs``."""
 
     edge: Edge
     answering: Answering

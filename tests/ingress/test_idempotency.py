@@ -13,6 +13,8 @@ from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import ENTRIES_MAX, KeptAnswers, key_of
 from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN
 from forwardpass.ingress.message import HttpAnswer
+from forwardpass.ingress.openapi.operations import OPERATIONS
+from forwardpass.ingress.route_table import routes_of
 
 KEY = {"Idempotency-Key": '"8e03978e-40d5-43e8-bc93-6894a57f9324"'}
 TTL_S = 60.0
@@ -110,21 +112,31 @@ def test_a_first_request_whose_client_goes_away_frees_the_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "runs"),
+    "failure",
     [
-        (Refused(Code.WRONG_TYPE, "no"), 1), (Refused(Code.PIPELINE_NOT_FOUND, "no"), 2), (Refused(Code.CONFLICT, "no"), 2),
-        (Refused(Code.RATE_LIMITED, "no"), 2), (Failed(Code.QUEUE_FULL, "no"), 2), (Failed(Code.INTERNAL, "no"), 2),
-        (Failed(Code.OUTPUT_TOO_LARGE, "no"), 2),
+        Refused(Code.WRONG_TYPE, "no"), Refused(Code.PIPELINE_NOT_FOUND, "no"), Refused(Code.QUARANTINED, "no"),
+        Failed(Code.QUEUE_FULL, "no"), Failed(Code.INTERNAL, "no"), Failed(Code.OUTPUT_TOO_LARGE, "no"),
     ],
 )  # fmt: skip
-def test_only_what_would_be_the_same_again_is_kept(failure: Failure, runs: int) -> None:
+def test_a_request_that_was_not_answered_is_run_again(failure: Failure) -> None:
     async def failing(call: Call) -> HttpAnswer:
         raise failure
 
     small = keeping(failing)
     first, again = small.ask(b"x", KEY), small.ask(b"x", KEY)
-    assert (small.runs, first.status) == (runs, again.status)
-    assert ("idempotency-replayed" in headers_of(again)) == (runs == 1)
+    assert (small.runs, first.status) == (2, again.status)
+    assert "idempotency-replayed" not in headers_of(again)
+
+
+def test_a_key_of_a_refused_request_may_be_used_for_the_corrected_one() -> None:
+    async def strict(call: Call) -> HttpAnswer:
+        if call.http.body != b"right":
+            raise Refused(Code.WRONG_TYPE, "no")
+        return await counting(call)
+
+    small = keeping(strict)
+    assert [small.ask(body, KEY).status for body in (b"wrong", b"right", b"right")] == [400, 200, 200]
+    assert small.runs == 2
 
 
 def test_an_answer_with_a_row_that_failed_by_our_fault_is_not_kept() -> None:
@@ -176,7 +188,7 @@ def test_callers_have_keys_of_their_own() -> None:
     assert kept.begin("b", b"k", b"asked otherwise") is None
 
 
-def test_a_streamed_answer_cannot_be_asked_for_with_a_key() -> None:
+def test_a_streamed_answer_cannot_be_asked_for_with_a_key_and_is_not_run() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"x"
 
@@ -184,7 +196,17 @@ def test_a_streamed_answer_cannot_be_asked_for_with_a_key() -> None:
         return HttpAnswer(200, pieces(), b"text/event-stream")
 
     small = keeping(answering)
-    assert [small.ask(b"x", KEY).status, small.ask(b"x", KEY).status, small.ask(b"x").status] == [400, 400, 200]
+    refused = small.ask(b"x", KEY, path="/stream/p")
+    assert (refused.status, headers_of(refused)["x-error-code"], small.runs) == (400, "bad_request", 0)
+    assert (small.ask(b"x", path="/stream/p").status, small.runs) == (200, 1)
+    assert small.inference.outside == {"bad_request": 1, "ok": 1}
+
+
+def test_just_the_routes_that_stream_are_documented_without_a_key() -> None:
+    asked = [route for route in routes_of("data") if route.scope == "infer" and route.method == b"POST"]
+    assert any(route.streams for route in asked)
+    for route in asked:
+        assert route.streams is ("idempotency_key" not in OPERATIONS[route.endpoint].parameters)
 
 
 def test_every_way_to_end_is_counted() -> None:

@@ -108,6 +108,14 @@ def test_a_first_line_that_names_no_column_is_not_lost() -> None:
     assert (failure.code, "header=absent" in failure.text) == (Code.UNKNOWN_FIELD, True)
 
 
+@pytest.mark.parametrize("digits", ["1{}x", "1.{}x", ".{}x", "1e{}x", "-{}-"])
+def test_a_cell_of_digits_that_is_no_number_takes_no_longer_than_its_length(digits: str) -> None:
+    """Were it the square of that, this would not end."""
+    cell = digits.format("1" * 200_000)
+    assert refused(f"age,city\n{cell},Bern", NAMED, CSV).field == "/0/age"
+    assert refused(f"1,2,3,4\n1,2,3,{cell}", FLOWER, f"{CSV}; header=absent").field == "/1/3"
+
+
 WHOLE = Signature((Input("n", "tensor", datatype="INT64", shape=()), Input("age", "number")), ())
 GAP = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "age": [1.0, 2.0]})
 
@@ -254,6 +262,7 @@ def test_one_output_is_a_list_of_its_values_and_several_a_list_of_objects() -> N
     [
         ("text/csv", "application/json", b'0.1,a\n2.5,"b, ""c"""\n'),
         ("application/jsonlines", "application/json", b'{"score":0.1,"label":"a"}\n{"score":2.5,"label":"b, \\"c\\""}\n'),
+        ("application/x-jsonlines", "application/json", b'{"score":0.1,"label":"a"}\n{"score":2.5,"label":"b, \\"c\\""}\n'),
         ("*/*", LINES, b'{"score":0.1,"label":"a"}\n{"score":2.5,"label":"b, \\"c\\""}\n'),
     ],
 )  # fmt: skip
@@ -266,11 +275,28 @@ def test_the_elements_of_a_list_take_a_cell_each_and_what_is_deeper_is_refused()
     assert answered({SCORE: [1.5], VECTOR: [[0.1, np.nan]]}, "text/csv").body == b"1.5,0.1,\n"
     with pytest.raises(Refused, match="ask for application/json") as refusal:
         answered({Field("j", "BYTES", (), "json"): [{"a": 1}]}, "text/csv")
-    assert refusal.value.code is Code.UNSUPPORTED_MEDIA_TYPE
+    assert refusal.value.code is Code.NOT_ACCEPTABLE
 
 
-def test_an_answer_that_cannot_be_given_is_refused_before_anything_runs() -> None:
-    assert refused(ONE_ROW, NAMED, Accept="application/x-npy").field == "Accept"
+@pytest.mark.parametrize(
+    "accept", ["application/x-npy", "application/json;q=0", "text/html, */*;q=0", "text/*;q=0.0, application/*; q=0"]
+)
+def test_an_answer_that_cannot_be_given_is_refused_before_anything_runs(accept: str) -> None:
+    failure = refused(ONE_ROW, NAMED, Accept=accept)
+    assert (failure.field, failure.code) == ("Accept", Code.NOT_ACCEPTABLE)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/csv;q=0, */*", "application/json"), ("text/csv;q=0.5, application/json;q=0.4", "text/csv; charset=utf-8"),
+        ("*/*;q=0.1, text/csv", "text/csv; charset=utf-8"), ("text/html, text/*", "text/csv; charset=utf-8"),
+        ("application/json;q=0, application/*", "application/jsonlines"), ("*/*, application/json; q=0", "application/jsonlines"),
+        ("application/x-ndjson", "application/x-ndjson"), ("application/json;charset=utf-8", "application/json"),
+    ],
+)  # fmt: skip
+def test_accept_is_weighed(accept: str, kind: str) -> None:
+    assert answered({SCORE: [0.5]}, accept).content_type.decode() == kind
 
 
 def test_a_row_that_failed_fails_the_request_and_is_named() -> None:

@@ -15,7 +15,13 @@ IRIS = Signature((Input("x", "tensor", datatype="FP32", shape=(4,)),), ())
 ROWS = [[6.8, 2.8, 4.8, 1.4], [6.0, 3.4, 4.5, 1.6]]  # as in KServe's own first example
 
 
-@pytest.mark.parametrize("body", [{"instances": ROWS}, {"inputs": ROWS}, {"inputs": {"x": ROWS}}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": ROWS}, {"inputs": ROWS}, {"inputs": {"x": ROWS}}, {"instances": ROWS, "signature_name": None},
+        {"instances": ROWS, "signature_name": ""}, {"inputs": ROWS, "signature_name": "serving_default"},
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["application/json", "", "application/x-www-form-urlencoded"])
 def test_instances_and_inputs_make_the_same_request_whatever_the_content_type(body: Any, kind: str) -> None:
     request = kserve_v1.decode(call(body, kind), IRIS)
@@ -27,7 +33,8 @@ def test_instances_and_inputs_make_the_same_request_whatever_the_content_type(bo
     ("body", "code", "field"),
     [
         ({}, Code.MISSING_FIELD, ""), ({"instances": ROWS, "inputs": ROWS}, Code.MISSING_FIELD, ""),
-        ({"instances": ROWS, "signature_name": "a"}, Code.UNKNOWN_FIELD, "/signature_name"),
+        ({"instances": ROWS, "signature_name": "a"}, Code.OUT_OF_RANGE, "/signature_name"),
+        ({"instances": ROWS, "signature_name": ["a"]}, Code.OUT_OF_RANGE, "/signature_name"),
         ({"instance": ROWS}, Code.UNKNOWN_FIELD, "/instance"), ({"dataframe_split": {}}, Code.UNKNOWN_FIELD, "/dataframe_split"),
         ({"instances": [[1, 2, 3]]}, Code.SHAPE_MISMATCH, "/instances/0"),
         ({"instances": [[1, 2, 3, "4"]]}, Code.WRONG_TYPE, "/instances/0/3"), (b"[", Code.JSON_INVALID, ""),

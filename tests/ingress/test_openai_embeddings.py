@@ -30,8 +30,8 @@ def test_token_ids_stand_for_a_text(given: Any, ids: list[tuple[int, ...]]) -> N
 @pytest.mark.parametrize(
     ("model", "target"),
     [
-        ("m", Target("m", None, ("embed",))), ("m/2", Target("m", 2, ("embed",))), ("", Target("", None, ("embed",))),
-        ("org/m", Target("org/m", None, ("embed",))),
+        ("m", Target("m", None, ("embed",))), ("m:2", Target("m", 2, ("embed",))), ("", Target("", None, ("embed",))),
+        ("org/m", Target("org/m", None, ("embed",))), (":2", Target(":2", 2, ("embed",))),
     ],
 )  # fmt: skip
 def test_the_model_is_a_pipeline_or_a_version_of_one(model: str, target: Target) -> None:
@@ -90,6 +90,12 @@ def test_what_is_wrong_is_named(body: Any, field: str, code: Code) -> None:
 def test_harmless_fields_are_a_closed_list() -> None:
     assert texts(requested(EMBEDDINGS, embedder(), {"input": "a", **dict.fromkeys(HARMLESS, "x")})) == [b"a"]
     assert "did you mean 'dimensions'?" in refused(EMBEDDINGS, embedder(), {"input": "a", "dimension": 2}).text
+
+
+def test_a_field_that_is_null_is_one_left_out() -> None:
+    nulls = dict.fromkeys(["model", "encoding_format", "dimensions", *HARMLESS])
+    told = json_of(answered(EMBEDDINGS, embedder(), {"input": "a", **nulls}, [[1, 2]]))
+    assert told == json_of(answered(EMBEDDINGS, embedder(), {"input": "a"}, [[1, 2]]))
 
 
 def test_a_body_of_another_kind_is_refused() -> None:

@@ -1,12 +1,14 @@
 """OpenAI's moderations over a pipeline that classifies: all categories, and when they are true."""
 
+import math
 from typing import Any
 
 import pytest
 from tests.ingress.task_calls import answered, classifier, embedder, json_of, refused, requested, texts
 
-from forwardpass.core.errors import Code
+from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Field, Input, Signature, Task
+from forwardpass.core.request import Note
 from forwardpass.ingress.dialects.openai_moderations import MODERATIONS
 
 CATEGORIES = {
@@ -39,6 +41,20 @@ def test_every_category_is_there_and_a_label_beyond_them_is_one_more() -> None:
 def test_the_tasks_threshold_flags_and_is_enough(score: float, flagged: bool) -> None:
     found = result(classifier("hate", threshold=0.875), [[score]])
     assert (found["flagged"], found["categories"]["hate"]) == (flagged, flagged)
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_is_no_number_is_a_failure_not_harmless(score: float) -> None:
+    with pytest.raises(Failed) as caught:
+        result(classifier("hate", "calm"), [[score, 0.5]])
+    assert (caught.value.code, caught.value.field) == (Code.NON_FINITE_OUTPUT, "scores")
+
+
+def test_scores_that_a_rule_withheld_are_left_out() -> None:
+    dropped = Note(0, "rule", {"rule": "unsure", "did": "drop", "names": ["scores"]})
+    answer = answered(MODERATIONS, classifier("hate"), {"input": "x"}, [[math.nan]], notes=[dropped])
+    found = json_of(answer)["results"][0]
+    assert (found["flagged"], found["category_scores"]["hate"]) == (False, 0)
 
 
 def test_a_harmless_label_flags_nothing() -> None:

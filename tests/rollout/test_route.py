@@ -51,6 +51,16 @@ def test_a_version_that_is_not_ready_never_answers_even_if_nobody_said_so() -> N
     assert refusal(made, "p", None) is Code.NOT_READY
 
 
+def test_the_current_ones_are_those_that_answer_unpinned_requests() -> None:
+    one, two, other = variant(1), variant(2), variant(1, pipeline="o")
+    made = routes(one, two, variant(3, Stage.LOADING), other, variant(1, Stage.VERIFYING, "q"))
+    assert made.current() == [other, two]
+    two.begin_leaving()
+    assert made.current() == [other, one]
+    one.stage = Stage.UNLOADED
+    assert made.current() == [other]
+
+
 def test_what_is_not_there_is_told_from_what_is_not_ready() -> None:
     made = routes(variant(1, Stage.LOADING))
     assert refusal(made, "q", None) is Code.PIPELINE_NOT_FOUND

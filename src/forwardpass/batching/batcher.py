@@ -154,7 +154,8 @@ class Batcher:
         report.postprocess_s = outcome.postprocess_s
         self._model.observe(report.rows, self._clock() - report.released_s)
         self._preprocess.observe(report.rows, outcome.preprocess_s)
-        self.executed.add(report)
+        if any(part.rows for part in outcome.parts):  # V2 counts executions that succeeded
+            self.executed.add(report)
 
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):

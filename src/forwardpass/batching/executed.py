@@ -20,9 +20,10 @@ class Runs:
 
 @dataclass(slots=True)
 class Executed:
-    """Batches that a worker answered, whatever became of their rows and whoever still waited for them.
+    """Batches of which a worker answered at least one row, whoever still waited for it.
 
-    A row that ran again alone, after its batch had lost its worker, was executed once: a lost batch is not counted.
+    One whose rows all failed, most often before the model, is not counted, nor is one that lost its worker: a row that
+    ran again alone after that was executed once.
     """
 
     executions: int = 0

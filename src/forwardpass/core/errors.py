@@ -32,6 +32,7 @@ class Code(StrEnum):
     BAD_ENCODING = "bad_encoding"
     EXPECTATION_FAILED = "expectation_failed"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    NOT_ACCEPTABLE = "not_acceptable"
     MISDIRECTED = "misdirected"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     NOT_IMPLEMENTED = "not_implemented"

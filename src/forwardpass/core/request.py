@@ -44,7 +44,6 @@ class Request(msgspec.Struct):
     tenant: str = "anonymous"
     receipt: bool = False
     client_id: str | None = None  # V2's "id", echoed
-    parameters: dict[str, Parameter] = {}
     single: bool = False  # predict: one record was sent, one comes back
     accept: str = ""  # predict: the media type of a file that the caller wants in place of JSON
     binary: dict[str, bool] = {}  # V2: output name -> raw bytes asked

@@ -92,8 +92,20 @@ def _recognised_ranker(walked: Walked) -> Task | None:
         return Task("rank", texts[0], lists[0], name, scale="cosine" if _is_cosine(walked.definition) else "as_is")
     paired = any(step.options.get("pair") == texts[-1] for step in walked.definition.steps if step.use == "tokenize")
     if not lists and paired and _is_number(walked.outputs[0]):
-        return Task("rank", texts[0], texts[1], name)
+        return Task("rank", texts[0], texts[1], name, scale="logit" if _is_raw(walked, name) else "as_is")
     return None
+
+
+def _is_raw(walked: Walked, name: str) -> bool:
+    """Whether a number stands as a model gave it, by itself or as the element of a list."""
+    steps = walked.definition.steps
+    maker = walked.makers.get(name)
+    while maker is not None and maker.use == "take":
+        place = steps.index(maker)
+        source = maker.options.get("input")
+        before = walked.makers.get(str(source)) if source else steps[place - 1] if place else None
+        maker = before if before is not None and steps.index(before) < place else None
+    return maker is not None and maker.use == "model"
 
 
 def _is_cosine(definition: Pipeline) -> bool:

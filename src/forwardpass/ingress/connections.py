@@ -1,8 +1,9 @@
-"""The open connections of one listener: how many there may be, that each is looked at in time, and how all end."""
+"""The open connections of one server: how many there may be, that each is looked at in time, and how all end."""
 
 import asyncio
 import logging
 from collections import Counter
+from ipaddress import IPv6Address, IPv6Network
 from typing import Protocol
 
 from forwardpass.core.clock import Clock
@@ -11,6 +12,7 @@ from forwardpass.ingress.message import HttpLimits
 
 SWEEP_S = 0.25  # how often the time limits are looked at
 REFUSALS_MAX = 64  # connections over the limit that are told so at one time; the rest are only cut
+LINGER_S = 1.0  # how long input is still discarded after the last output, lest a reset overtake it
 
 log = logging.getLogger("forwardpass.ingress")
 
@@ -26,20 +28,52 @@ class Connection(Protocol):
         """End at once, whatever is going on."""
 
 
+def address_of(peer: object) -> str:
+    """Who counts as one caller: an IPv4 address, or an IPv6 network of /64, which is what one customer gets.
+
+    Empty for a Unix socket, whose callers cannot be told apart: they have no limits of their own.
+    """
+    if not isinstance(peer, tuple):
+        return ""
+    host = str(peer[0])
+    if ":" not in host:
+        return host
+    address = IPv6Address(host.partition("%")[0])
+    return str(address.ipv4_mapped or IPv6Network((int(address), 64), strict=False))
+
+
 class OpenConnections:
-    """Owns the connections and their tasks: ``drain`` returns when none is left."""
+    """Owns the connections and their tasks: ``drain`` returns when none is left.
+
+    One that still shakes hands arrives: it counts, but there is nothing yet that could be told or drained.
+    """
 
     def __init__(self, limits: HttpLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._open: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
+        self._arriving: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def arrive(self, address: str) -> bool:
+        """Count in what shakes hands; whether there is room for it, so that it will have to be counted out again."""
+        limits = self._limits
+        over = len(self._open) + self._arriving.total() + 1 - limits.connections_max
+        here = self._addresses[address] + self._arriving[address] + 1 - limits.connections_per_address_max
+        if over > REFUSALS_MAX or here > REFUSALS_MAX:
+            return False
+        self._arriving[address] += 1
+        return True
+
+    def arrived(self, address: str) -> None:
+        """It is a connection now, or has gone."""
+        _count_out(self._arriving, address)
 
     def enter(self, connection: Connection, task: asyncio.Task[None], address: str) -> Failure | None:
         """Count a new connection in; a failure if it is one too many."""
@@ -50,21 +84,23 @@ class OpenConnections:
         over = len(self._open) - self._limits.connections_max
         if over > REFUSALS_MAX:
             connection.cut()
-        if over > 0 or self._addresses[address] > self._limits.connections_per_address_max:
+        if over > 0 or (address and self._addresses[address] > self._limits.connections_per_address_max):
             return Failed(Code.TOO_MANY_CONNECTIONS, "too many connections are open", retry_after_s=1.0)
         return None
 
     def leave(self, connection: Connection, address: str) -> None:
         self._open.discard(connection)
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
+        _count_out(self._addresses, address)
         if not self._open:
             self._empty.set()
 
-    def sweep(self) -> None:
-        """Now and from now on. One timer for all: a timer for each request would cost more than the request."""
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self.sweep)
+    def watch(self) -> None:
+        """Have the limits in time enforced from now on. One timer for all: one per request would cost more than it."""
+        if self._sweeper is None:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
         now_s = self._clock()
         for connection in tuple(self._open):
             connection.sweep(now_s)
@@ -84,3 +120,9 @@ class OpenConnections:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+
+def _count_out(counts: Counter[str], address: str) -> None:
+    counts[address] -= 1
+    if not counts[address]:
+        del counts[address]

@@ -1,7 +1,7 @@
 """The data plane over HTTP: an HttpRequest to its route's endpoint or dialect and back. One of the borders that end exceptions."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from forwardpass.core.clock import RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
@@ -50,16 +50,14 @@ class DataPlane:
     async def respond(self, http: HttpRequest) -> HttpAnswer:
         """Every request gets an answer; what went wrong on our side is logged with its detail."""
         id = self._ids.next()
-        family: Family = _family(http.path)
         trace = trace_of(http.headers)
-        route: Route | None = None
+        match = self._table.match(http.method, http.path)
+        route = match.route if isinstance(match, Match) else None
+        family = self.family_of(http.method, http.path) if route is None else route.family
         try:
-            match = self._table.match(http.method, http.path)
             if isinstance(match, Match):
-                route, family = match.route, match.route.family
-                self._admit(http, route)
+                kept = self._admit(http, match.route)
                 call = Call(http, match, id, Timeline(http.received_s), trace)
-                kept = self._edge.keeps(http, route)
                 answer = await self._matched(call) if kept is None else await self._once(call, kept)
             else:
                 self._admit(http, None)
@@ -83,18 +81,21 @@ class DataPlane:
             await compress(answer, http.headers.get(b"accept-encoding"))
         return answer
 
-    def _admit(self, http: HttpRequest, route: Route | None) -> None:
+    def family_of(self, method: bytes, path: str) -> Family:
+        """Whose clients ask there, also where nothing answers."""
+        return self._table.family(method, path)
+
+    def _admit(self, http: HttpRequest, route: Route | None) -> KeptAnswers | None:
+        """Where its answer is kept, if it is."""
         try:
             self._edge.admit(http, route)
+            return None if route is None else self._edge.keeps(http, route)
         except Refused as refusal:
             self._inference.count(refusal)
             raise
 
     async def _once(self, call: Call, kept: KeptAnswers) -> HttpAnswer:
-        """The answer of the first request with this key, or this one's, which is kept if it would be the same again.
-
-        A refusal is kept as an answer too. Whatever else ends the request frees the key.
-        """
+        """The answer of the first request with this key, or this one's. Whatever ends it otherwise frees the key."""
         try:
             key = key_of(call.http.headers[b"idempotency-key"])
             asked = await off_loop(len(call.http.body), fingerprint, call.http)
@@ -107,15 +108,7 @@ class DataPlane:
             return again
         answer = None
         try:
-            try:
-                answer = await self._matched(call)
-            except Refused as refusal:
-                answer = error_answer(refusal, call.match.route.family, call.id)
-            if isinstance(answer.body, AsyncIterator):
-                stream, answer = answer.body, None
-                if isinstance(stream, AsyncGenerator):
-                    await stream.aclose()
-                raise Refused(Code.BAD_REQUEST, "a streamed answer cannot be given again; leave Idempotency-Key out")
+            answer = await self._matched(call)
             _name(answer, call.id)  # the answer given again names the request that was run
             return answer
         finally:
@@ -168,11 +161,6 @@ class DataPlane:
             if len(http.body) > SMALL_BODY_BYTES_MAX:
                 text = f"the body has {len(http.body)} bytes; at most {SMALL_BODY_BYTES_MAX} are allowed here"
                 raise Refused(Code.BODY_TOO_LARGE, text)
-
-
-def _family(path: str) -> Family:
-    """Whose clients ask for what is no route."""
-    return "predict" if path.startswith("/predict") else "openai" if path.startswith("/v1/") else "v2"
 
 
 def _name(answer: HttpAnswer, id: str) -> None:

@@ -3,9 +3,10 @@ answer travels. Each part is off, or lets everything pass, until settings say ot
 
 from dataclasses import dataclass
 
+from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.compression import worth
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.idempotency import KeptAnswers
+from forwardpass.ingress.idempotency import HEADER, KeptAnswers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.routes import Family, Route
@@ -40,8 +41,14 @@ class Edge:
         return least > 0 and worth(answer, http.headers.get(b"accept-encoding"), least)
 
     def keeps(self, http: HttpRequest, route: Route) -> KeptAnswers | None:
-        """Where the answer of this request is kept, if it is one that asks for that: inference, by POST, with a key."""
+        """Where the answer of this request is kept, if it is one that asks for that: inference, by POST, with a key.
+
+        Raises Refused for one whose answer is a stream.
+        """
         asked = b"idempotency-key" in http.headers and route.scope == "infer" and route.method == b"POST"
+        if asked and route.streams:
+            text = f"a streamed answer cannot be given again; leave {HEADER} out"
+            raise Refused(Code.BAD_REQUEST, text, field=HEADER)
         return self.kept if asked else None
 
 

@@ -13,8 +13,11 @@ from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from forwardpass.core.errors import Code, Refused, show
+from forwardpass.core.clock import random_id
+from forwardpass.core.errors import Code, Failure, Refused, show
 from forwardpass.ingress.message import HttpAnswer, HttpLimits
+from forwardpass.ingress.routes import Family
+from forwardpass.ingress.status import error_answer
 
 METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"QUERY"))
 CHUNK_LINE_BYTES_MAX = 256
@@ -113,6 +116,25 @@ def read_head(raw: bytes, limits: HttpLimits) -> Head:
     encoding = content_encoding(headers[b"content-encoding"]) if b"content-encoding" in headers else b""
     expects = b"expect" in headers and _expects(headers[b"expect"], http_1_0)
     return Head(method, path, query, headers, length, encoding, keep_alive, http_1_0, expects)
+
+
+def first_line(line: bytes) -> tuple[bytes, str]:
+    """The method and path of a request line, whatever the method; both empty where the path breaks a rule."""
+    method, _, rest = line.partition(b" ")
+    try:
+        return method, split_target(rest.partition(b" ")[0], b"", method)[0]
+    except Refused:
+        return b"", ""
+
+
+def refusal_of(failure: Failure, family: Family) -> HttpAnswer:
+    """What a client is told whose message broke a rule, in the shape of its family, with what would be right."""
+    answer = error_answer(failure, family, random_id())
+    if failure.code is Code.METHOD_NOT_ALLOWED:
+        answer.headers.append((b"Allow", b", ".join(sorted(METHODS))))
+    elif failure.code is Code.UNSUPPORTED_MEDIA_TYPE:
+        answer.headers.append((b"Accept-Encoding", b"gzip, deflate"))
+    return answer
 
 
 def check_begun(raw: bytes, limits: HttpLimits) -> None:

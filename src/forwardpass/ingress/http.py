@@ -13,75 +13,54 @@ import socket
 import ssl
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from forwardpass.core.clock import Clock, random_id
+from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.ingress.connections import OpenConnections
-from forwardpass.ingress.framing import METHODS, Head, answer_head, decode_content
+from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
+from forwardpass.ingress.framing import Head, answer_head, decode_content, refusal_of
+from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
+from forwardpass.ingress.routes import Family
 from forwardpass.ingress.splitter import Splitter
-from forwardpass.ingress.status import error_answer
 from forwardpass.ingress.writer import AnswerWriter
 
-LINGER_S = 1.0  # how long input is still discarded after the last answer, lest a reset overtake it
-BACKLOG = 2048
 INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
 
 log = logging.getLogger("forwardpass.ingress")
 
 Respond = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+FamilyOf = Callable[[bytes, str], Family]
 
 
 class HttpServer:
-    """Serves ``respond`` on one listener and owns its connections and their tasks."""
+    """Serves ``respond`` and owns its connections and their tasks.
 
-    def __init__(self, respond: Respond, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
+    ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
+    """
+
+    def __init__(
+        self, respond: Respond, family_of: FamilyOf, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.respond = respond
+        self.family_of = family_of
         self.limits = limits
         self.clock = clock
-        self.tls = tls
-        self.port = 0  # the one listened on, also when any was asked for
         self.draining = False
         self.running = self.requests = self.cancelled = 0
         self.refused: Counter[Code] = Counter()
         self.connections = OpenConnections(limits, clock)
-        self._listeners: list[asyncio.Server] = []
+        self.listeners = Listeners(lambda: _Connection(self), self.connections, limits, tls)
 
-    async def start(
-        self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None, reuse_port: bool = False
-    ) -> None:
-        """Listen on host and port or on a given listening socket; a Unix one is served without TLS. Raises OSError.
-
-        May be called again, for another address of the same server.
-        """
-        loop = asyncio.get_running_loop()
-        common: dict[str, Any] = {"backlog": BACKLOG}
-        local = sock is not None and sock.family == socket.AF_UNIX
-        if self.tls is not None and not local:
-            common.update(ssl=self.tls, ssl_handshake_timeout=self.limits.header_time_s)
-        if local:
-            listener = await loop.create_unix_server(lambda: _Connection(self), sock=sock, **common)
-        elif sock is not None:
-            listener = await loop.create_server(lambda: _Connection(self), sock=sock, **common)
-        else:
-            common["reuse_port"] = reuse_port
-            listener = await loop.create_server(lambda: _Connection(self), host, port, **common)
-        if not local:
-            self.port = listener.sockets[0].getsockname()[1]
-        if not self._listeners:
-            self.connections.sweep()
-        self._listeners.append(listener)
-
-    def stop_accepting(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+    async def start(self, *, sock: socket.socket) -> None:
+        """Serve what connects to a listening socket, without TLS to a Unix one. May be called for several."""
+        await self.listeners.add(sock)
+        self.connections.watch()
 
     async def drain(self, grace_s: float) -> None:
         """Let running requests end within the grace, each connection closing after its answer; then cut the rest."""
-        self.stop_accepting()
         self.draining = True
+        await self.listeners.end()
         await self.connections.drain(grace_s)
 
     def statistics(self) -> HttpStatistics:
@@ -110,8 +89,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self._writer = AnswerWriter(self._transport, self._server.clock)
-        peer = transport.get_extra_info("peername")
-        self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._peer = address_of(transport.get_extra_info("peername"))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
         refusal = self._server.connections.enter(self, self._task, self._peer)
@@ -179,7 +157,7 @@ class _Connection(asyncio.Protocol):
                     await self._wake
                 entry = self._line.popleft()
                 if isinstance(entry, Failure):
-                    refusal = self._refusal(entry)
+                    refusal = self._refusal(entry, *self._splitter.asked)
                     assert isinstance(refusal.body, bytes)
                     self._transport.write(answer_head(refusal, len(refusal.body), False, True) + refusal.body)
                     break
@@ -213,7 +191,7 @@ class _Connection(asyncio.Protocol):
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
                     raise  # the client is gone; otherwise something inside gave up, which is no answer
-                answer = self._failed(error)
+                answer = self._failed(error, head)
             close = answer.close or not head.keep_alive or server.draining
             return await self._writer.write(answer, head, close)
         except asyncio.CancelledError:
@@ -228,20 +206,15 @@ class _Connection(asyncio.Protocol):
             return decode_content(body, encoding, self._limits)
         return await asyncio.to_thread(decode_content, body, encoding, self._limits)
 
-    def _failed(self, error: BaseException) -> HttpAnswer:
-        if isinstance(error, Failure):
-            return self._refusal(error)
-        log.error("no answer was made", exc_info=error)
-        return self._refusal(Failed(Code.INTERNAL, "the request failed inside the server"))
+    def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
+        if not isinstance(error, Failure):
+            log.error("no answer was made", exc_info=error)
+            error = Failed(Code.INTERNAL, "the request failed inside the server")
+        return self._refusal(error, head.method, head.path)
 
-    def _refusal(self, failure: Failure) -> HttpAnswer:
+    def _refusal(self, failure: Failure, method: bytes, path: str) -> HttpAnswer:
         self._server.refused[failure.code] += 1
-        answer = error_answer(failure, "v2", random_id())
-        if failure.code is Code.METHOD_NOT_ALLOWED:
-            answer.headers.append((b"Allow", b", ".join(sorted(METHODS))))
-        elif failure.code is Code.UNSUPPORTED_MEDIA_TYPE:
-            answer.headers.append((b"Accept-Encoding", b"gzip, deflate"))
-        return answer
+        return refusal_of(failure, self._server.family_of(method, path))
 
     def pause_writing(self) -> None:
         self._writer.pause()

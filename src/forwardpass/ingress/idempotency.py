@@ -16,8 +16,6 @@ HEADER = "Idempotency-Key"
 ENTRIES_MAX = 10_000
 ENTRY_BYTES = 512  # what an entry holds beside its body
 RUNNING_RETRY_S = 1.0
-NOT_KEPT = frozenset((403, 404, 408, 409, 410, 429, 499))
-"""Of 4xx: what the server serves, or holds, decided it, and that changes."""
 DECIDING = (
     b"accept", b"content-type", b"inference-header-content-length", b"x-amzn-sagemaker-custom-attributes",
     b"x-amzn-sagemaker-target-model", b"x-sequence-id", b"x-sequence-start", b"x-sequence-end",
@@ -103,12 +101,10 @@ class KeptAnswers:
         return None
 
     def end(self, caller: str, key: bytes, answer: HttpAnswer | None) -> None:
-        """Keep the answer if the same request would get it again; None, or another answer, only frees the key."""
+        """Keep an answer of 2xx; None, or any other, only frees the key: what refused it may be over by then."""
         name = (caller, key)
         asked = self._running.pop(name)
-        if answer is None or not (200 <= answer.status < 300 or 400 <= answer.status < 500):
-            return
-        if answer.status in NOT_KEPT:
+        if answer is None or not 200 <= answer.status < 300:
             return
         body = answer.body
         assert not isinstance(body, AsyncIterator), "a stream cannot be repeated"

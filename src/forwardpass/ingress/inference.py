@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import TaskKind
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
+from forwardpass.pipeline.books import ended_by
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
@@ -18,13 +19,19 @@ Encoded = TypeVar("Encoded")
 
 
 class Inference:
-    """``outside`` counts the ends of requests that reached no pipeline: "ok" or an error code."""
+    """``outside`` counts the ends of requests that reached no pipeline: "ok" or an error code.
 
-    def __init__(self, handle: Handle, clock: Clock, pipeline_default: str = "") -> None:
+    ``starting``: not all that is to be served is known yet.
+    """
+
+    def __init__(
+        self, handle: Handle, clock: Clock, pipeline_default: str = "", starting: Callable[[], bool] = lambda: False
+    ) -> None:
         self.handle = handle
         self.outside: Counter[str] = Counter()
         self._clock = clock
         self._pipeline_default = pipeline_default
+        self._starting = starting
 
     async def run(
         self,
@@ -40,29 +47,34 @@ class Inference:
         except Failure as failure:
             self.count(failure)
             raise
-        try:
-            request = await self._decoded(variant, size, decode)
-            answer = await self.handle.answer(variant, request)
+
+        async def tell(answer: Answer, request: Request) -> Encoded:
+            bytes_total = sum([tensor.bytes_total for tensor in answer.outputs.values()])
             try:
-                return await off_loop(
-                    sum([tensor.bytes_total for tensor in answer.outputs.values()]), encode, answer, request
-                )
+                return await off_loop(bytes_total, encode, answer, request)
             except BaseException:
                 if not answer.failures:
                     variant.sequences.untold(request)
                 raise
+
+        try:
+            request = await self._decoded(variant, size, decode)
+            return await self.handle.told(variant, request, tell)
         finally:
             variant.exit()
 
     def route(self, target: Target) -> Variant:
-        """Raises Refused pipeline_not_found, version_not_found; Failed not_ready."""
-        return self.handle.route(target.pipeline or self._only(target.tasks), target.number)
+        """Raises Refused pipeline_not_found, version_not_found; Failed not_ready, also for what may still come."""
+        try:
+            return self.handle.route(target.pipeline or self._only(target.tasks), target.number)
+        except Refused:
+            if self._starting():
+                raise Failed(Code.NOT_READY, "pipelines are being loaded", retry_after_s=1.0) from None
+            raise
 
     def count(self, error: BaseException) -> None:
         """A request ended before any pipeline knew of it."""
-        cancelled = isinstance(error, asyncio.CancelledError)
-        code = Code.CANCELLED if cancelled else error.code if isinstance(error, Failure) else Code.INTERNAL
-        self.outside[code] += 1
+        self.outside[ended_by(error)] += 1
 
     async def _decoded(self, variant: Variant, size: int, decode: Callable[[Variant], Request]) -> Request:
         try:
@@ -76,21 +88,28 @@ class Inference:
     def _only(self, tasks: Sequence[TaskKind]) -> str:
         """The pipeline for requests that name none: the one of the settings, or the only one there is.
 
-        With ``tasks`` only those count that have one of them, and the first task that any has decides.
+        With ``tasks`` only those count that have one of them, and the first task that any has decides. What a pipeline
+        does is said by the version that answers; one without such a version, as while it loads, may do anything.
         """
+        routes, default = self.handle.routes, self._pipeline_default
         kinds = {
             variant.version.pipeline: variant.signature.task.kind if variant.signature.task is not None else None
-            for variant in self.handle.routes.variants()
+            for variant in routes.current()
         }
-        default = self._pipeline_default
-        if default and (not tasks or kinds.get(default) in tasks):
+        away = {variant.version.pipeline for variant in routes.variants()} - kinds.keys()
+        if default and (not tasks or default in away or kinds.get(default) in tasks):
             return default
-        fitting = [[name for name, kind in kinds.items() if kind == task] for task in tasks] if tasks else [list(kinds)]
-        names: list[str] = next(filter(None, fitting), [])
+        names = [*kinds, *away]
+        if tasks:
+            fitting = ([name for name, kind in kinds.items() if kind == task] for task in tasks)
+            names = next(filter(None, fitting), [])
         if len(names) == 1:
             return names[0]
         wanted = " or ".join(tasks)
         if tasks and not names:
+            if away:
+                text = f"no pipeline with a task of kind {wanted} is ready; not all are"
+                raise Failed(Code.NOT_READY, text, retry_after_s=1.0)
             text = f"no pipeline that is served here has a task of kind {wanted} ([task] in pipeline.toml)"
         else:
             fit = f" of this kind ({wanted})" if tasks else ""

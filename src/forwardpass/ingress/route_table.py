@@ -14,8 +14,8 @@ def _get(pattern: str, endpoint: str, summary: str, family: Family = "v2", scope
     return Route(b"GET", pattern, endpoint, scope, summary, family=family)
 
 
-def _infer(pattern: str, endpoint: str, summary: str, family: Family = "v2") -> Route:
-    return Route(b"POST", pattern, endpoint, "infer", summary, family=family, body="large")
+def _infer(pattern: str, endpoint: str, summary: str, family: Family = "v2", *, streams: bool = False) -> Route:
+    return Route(b"POST", pattern, endpoint, "infer", summary, family=family, body="large", streams=streams)
 
 
 def _admin(
@@ -63,6 +63,7 @@ def _platforms() -> tuple[Route, ...]:
         _infer("/invocations", "invocations", "rows as JSON, JSON lines, CSV or bare bytes", "mlflow"),
         _infer(f"{model}/invoke", "invocations", "the same, of one pipeline", "mlflow"),
         _infer("/v1/models/{pipeline}:predict", "kserve_v1_predict", "KServe V1: instances or inputs"),
+        _infer("/v1/models/{pipeline}/versions/{version}:predict", "kserve_v1_predict", "the same, of one version"),
         _get("/models", "container_models", "pipelines that are loaded (SageMaker, many models)", "mlflow"),
         _get(model, "container_model", "whether a pipeline is loaded", "mlflow"),
         Route(b"POST", "/models", "container_load", "admin", load, family="mlflow", body="small", needs=CONTROL),
@@ -79,13 +80,15 @@ def _by_task() -> tuple[Route, ...]:
         _infer("/v1/embeddings", "openai_embeddings", "vectors of texts (OpenAI)", "openai"),
         _infer("/v1/moderations", "openai_moderations", "a text's or picture's categories (OpenAI)", "openai"),
         _get("/v1/models", "openai_models", "the pipelines (OpenAI and KServe V1)", "openai"),
-        _get("/v1/models/{pipeline}", "openai_model", "one pipeline (OpenAI and KServe V1)", "openai"),
-        _get("/v1/models/{pipeline}/{version}", "openai_model", "one version (OpenAI and KServe V1)", "openai"),
+        _get(
+            "/v1/models/{model}", "openai_model", "one pipeline, or PIPELINE:VERSION (OpenAI and KServe V1)", "openai"
+        ),
         _infer("/v1/rerank", "rerank", "documents ranked for a query (Jina, vLLM, Cohere v1)", "cohere"),
         _infer("/v2/rerank", "cohere_rerank", "documents ranked for a query (Cohere)", "cohere"),
         _infer("/rerank", "tei_rerank", "texts ranked for a query (TEI)", "tei"),
         _infer("/embed", "tei_embed", "vectors of texts (TEI)", "tei"),
         _infer("/predict", "tei_predict", "labels of a text (TEI)", "tei"),
+        _infer("/", "tei_any", "whichever of these three the body is one of (TEI)", "tei"),
         _get("/info", "tei_info", "the pipeline that answers TEI's paths", "tei"),
     )
 
@@ -125,8 +128,10 @@ ROUTES: tuple[Route, ...] = (
     _get(f"{VERSION}/config", "model_config", "V2's model configuration, of one version"),
     _infer(f"{MODEL}/generate", "generate", "inputs by name, outputs by name"),
     _infer(f"{VERSION}/generate", "generate", "the same, of one version"),
-    _infer(f"{MODEL}/generate_stream", "generate_stream", "the same as server-sent events"),
-    _infer(f"{VERSION}/generate_stream", "generate_stream", "the same as server-sent events, of one version"),
+    _infer(f"{MODEL}/generate_stream", "generate_stream", "the same as server-sent events", streams=True),
+    _infer(
+        f"{VERSION}/generate_stream", "generate_stream", "the same as server-sent events, of one version", streams=True
+    ),
     *_repository("data"),
     *_by_task(),
     *_platforms(),

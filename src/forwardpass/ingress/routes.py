@@ -3,7 +3,7 @@
 A pattern's ``{name}`` matches one path segment, or what stands before a fixed ending of one (``{pipeline}:predict``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,8 +26,8 @@ KNOWN_CHARACTERS_MAX = 256
 class Route:
     """One line of the table. ``scope`` is what a caller's key must allow once there are keys.
 
-    ``endpoint`` names who answers; ``needs`` the setting without which it is refused. The pattern of a gRPC route is
-    its full method name.
+    ``endpoint`` names who answers; ``needs`` the setting without which it is refused; what ``streams`` cannot be
+    answered again. The pattern of a gRPC route is its full method name.
     """
 
     method: bytes
@@ -40,6 +40,7 @@ class Route:
     body: Body = "none"
     needs: str = ""
     protocol: Protocol = "http"
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +85,33 @@ class Table:
         if known is not None:
             return known
         wanted = b"GET" if method == b"HEAD" else method
-        given = path.split("/")
         allowed: list[bytes] = []
-        for segments, route in self._by_length.get(len(given), ()):
-            values = _values(segments, given)
-            if values is None:
-                continue
+        for match in self._at(path):
+            route = match.route
             if route.method == wanted:
-                match = Match(route, values)
-                if len(self._known) < KNOWN_MAX and len(path) <= KNOWN_CHARACTERS_MAX:
+                if len(path) <= KNOWN_CHARACTERS_MAX:
+                    if len(self._known) >= KNOWN_MAX:  # filled by paths nobody asks for again: begin anew
+                        self._known.clear()
                     self._known[(method, path)] = match
                 return match
             allowed += [b"GET", b"HEAD"] if route.method == b"GET" else [route.method]
         return allowed
+
+    def family(self, method: bytes, path: str) -> Family:
+        """Whose clients ask there: of the route, else of any at this path, else as the path begins."""
+        found = self.match(method, path)
+        if isinstance(found, Match):
+            return found.route.family
+        for match in self._at(path):
+            return match.route.family
+        return "predict" if path.startswith("/predict") else "openai" if path.startswith("/v1/") else "v2"
+
+    def _at(self, path: str) -> Iterator[Match]:
+        given = path.split("/")
+        for segments, route in self._by_length.get(len(given), ()):
+            values = _values(segments, given)
+            if values is not None:
+                yield Match(route, values)
 
 
 def _values(segments: Sequence[str], given: Sequence[str]) -> dict[str, str] | None:

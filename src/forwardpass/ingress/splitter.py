@@ -1,7 +1,7 @@
 """Cuts the bytes of one connection into whole requests: no socket, no loop, so every cut can be tested at every byte."""
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.ingress.framing import ChunkedBody, Head, SizedBody, check_begun, read_head
+from forwardpass.ingress.framing import ChunkedBody, Head, SizedBody, check_begun, first_line, read_head
 from forwardpass.ingress.message import HttpLimits
 
 
@@ -70,6 +70,14 @@ class Splitter:
     def begun(self) -> bool:
         """Whether a part of a message is here."""
         return bool(self._begun_s)
+
+    @property
+    def asked(self) -> tuple[bytes, str]:
+        """Method and path of the message that is coming in, as far as its first line is here and right; else empty."""
+        if self._head is not None:
+            return self._head.method, self._head.path
+        line, end, _ = self._buffer[self._position :].partition(b"\r\n")
+        return first_line(line) if end else (b"", "")
 
     @property
     def unread_bytes(self) -> int:

@@ -22,6 +22,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
         Code.SEQUENCE_NOT_FOUND,
     ),
     405: (Code.METHOD_NOT_ALLOWED,),
+    406: (Code.NOT_ACCEPTABLE,),
     408: (Code.BODY_TOO_SLOW, Code.HEADER_TIMEOUT),
     409: (Code.CONFLICT, Code.FOLDER_CHANGED, Code.IDEMPOTENCY_RUNNING),
     410: (Code.SEQUENCE_LOST,),  # not 503: the same request sent again would be refused
@@ -53,7 +54,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
 STATUSES: dict[Code, int] = {code: status for status, codes in _CODES.items() for code in codes}
 
 _GRPC: dict[int, int] = {
-    400: 3, 403: 7, 404: 5, 405: 12, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 429: 8,
+    400: 3, 403: 7, 404: 5, 405: 12, 406: 3, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 429: 8,
     431: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
 }  # fmt: skip
 """HTTP status -> gRPC's: 1 cancelled, 3 invalid argument, 4 deadline exceeded, 5 not found, 7 permission denied,

@@ -23,8 +23,9 @@ class Answered:
     """Every request that reached the version is in ``success`` or in ``fail``, once, when it ends.
 
     Success is an answer with all its rows. Fail is everything else: cancelled, shed, quarantined, past its deadline, a
-    row that failed. ``rows`` are those that were answered, also beside one that failed. The stages are of the
-    successes; a request cut into several batches has the stages of the batch its last rows were in.
+    row that failed, an answer that could not be encoded. ``rows`` are those that were answered, also beside one that
+    failed. The stages are of the successes; a request cut into several batches has those of the batch its last rows
+    were in.
     """
 
     success: Span = field(default_factory=Span)

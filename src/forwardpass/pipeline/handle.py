@@ -1,11 +1,12 @@
 """READ FIRST. The path of one request from a decoded Request to an Answer: the stages, in order.
 
-route → admit → (cache) → queue → [batch → worker] → respond → observe. A new stage is a new line in ``answer``.
-Before this, ``ingress`` framed the bytes and a dialect decoded them; after it, the dialect encodes the answer.
+route → admit → (cache) → queue → [batch → worker] → respond → tell → observe. A new stage is a new line in ``_answer``.
+Before this, ``ingress`` framed the bytes and a dialect decoded them; to tell is to encode the answer by the dialect.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
@@ -16,16 +17,16 @@ from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
 from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
-from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
-from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.observe.receipts import Receipts
+from forwardpass.pipeline.books import Books, Entry
 from forwardpass.pipeline.joining import joined
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
 DEADLINE_MIN_S = 0.001
 DEADLINE_MAX_S = 300.0
-CANCELLED = "cancelled"
+Told = TypeVar("Told")
 
 
 class Handle:
@@ -38,8 +39,7 @@ class Handle:
         self._deadline_default_s = deadline_default_s
         self._deadlines = Deadlines(clock)
         self._clock = clock
-        self._receipts = receipts
-        self._metrics = metrics
+        self._books = Books(receipts, metrics, clock)
 
     def route(self, pipeline: str, number: int | None) -> Variant:
         """Which variant answers; the dialect decodes against its signature."""
@@ -51,10 +51,22 @@ class Handle:
 
     async def answer(self, variant: Variant, request: Request) -> Answer:
         """Raises the Failure that ended the request; a caller that goes away cancels what has not run yet."""
+        return await self.told(variant, request, _as_it_is)
+
+    async def told(
+        self, variant: Variant, request: Request, tell: Callable[[Answer, Request], Awaitable[Told]]
+    ) -> Told:
+        """What ``tell`` makes of the answer. That is part of the request: what it raises is how the request ended."""
+        with self._books.open(variant, request) as entry:
+            answer = await self._answer(variant, request, entry)
+            if request.receipt:
+                answer.receipt = entry.receipt()
+            return await tell(answer, request)
+
+    async def _answer(self, variant: Variant, request: Request, entry: Entry) -> Answer:
         items: Sequence[Item] = ()
-        parts: list[Part] = []
         visit: Visit | None = None
-        outcome: str = CANCELLED
+        answer: Answer | None = None
         try:
             deadline = self._admit(variant, request)
             ticket, items = await variant.grouping.cut(request, deadline, self._clock())
@@ -71,25 +83,18 @@ class Handle:
                 await ticket.ended
             finally:
                 self._deadlines.forget(ticket)
-            parts = ticket.parts()
-            answer = self._respond(variant, request, parts)
-            outcome = "ok"
-        except Failure as failure:
-            outcome = failure.code
-            raise
+            entry.parts = ticket.parts()
+            answer = self._respond(variant, request, entry.parts)
+            return answer
         except asyncio.CancelledError:
             if items:
                 items[0].ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
             raise
         finally:
-            if outcome != "ok":
+            if answer is None:
                 variant.queue.discard(items)
             if visit is not None:
-                request.begun = variant.sequences.leave(visit, answered=outcome == "ok")
-            record = self._observe(variant, request, parts, outcome)
-        if request.receipt:
-            answer.receipt = receipt(record)
-        return answer
+                request.begun = variant.sequences.leave(visit, answered=answer is not None)
 
     def _admit(self, variant: Variant, request: Request) -> float:
         """May it come in? Returns its deadline on the clock."""
@@ -160,25 +165,6 @@ class Handle:
         outputs = dict(zip(variant.signature.output_names, tensors, strict=True))
         return {name: outputs[name] for name in request.outputs} if request.outputs else outputs
 
-    def _observe(self, variant: Variant, request: Request, parts: Sequence[Part], outcome: str) -> Record:
-        """Leave the record from which receipt, metrics and log are made."""
-        request.timeline.responded = self._clock()
-        loaded = variant.loaded
-        record = Record(
-            request.id,
-            variant.version,
-            request.timeline,
-            [part.batch for part in parts if part.batch is not None],
-            request.rows,
-            sum([len(part.failures) for part in parts]),
-            [note for part in parts for note in part.notes],
-            "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
-            outcome,
-            tokens=sum([part.tokens for part in parts]),
-            trace=request.trace.id if request.trace is not None else "",
-        )
-        self._receipts.keep(record)
-        self._metrics.observe(record)
-        variant.answered.observe(record)
-        request_ended(record)
-        return record
+
+async def _as_it_is(answer: Answer, request: Request) -> Answer:
+    return answer

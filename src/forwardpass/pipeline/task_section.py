@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import get_args
 
 from forwardpass.core.pipeline import Pipeline, Task, TaskKind, TaskScale
+from forwardpass.execution.task import LABELS_MAX
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.toml_values import closest, list_of, number, one_of, short_name, table, whole
 
 Finding = tuple[str, str, str]
 
-LABELS_MAX = 10_000
 _KEYS_OF_KIND: dict[TaskKind, frozenset[str]] = {
     "embed": frozenset({"input", "output", "dimensions"}),
     "rank": frozenset({"input", "documents", "output", "scale"}),

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Misconfigured, Refused
+from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.process import WorkerProcess
 from forwardpass.rollout.lifecycle import Stage
@@ -19,7 +19,10 @@ Verify = Callable[[Variant], Awaitable[None]]
 
 
 class Fleet:
-    """Use as an async context manager: leaving it ends every variant at once (drain first with ``close``)."""
+    """Use as an async context manager: leaving it ends every variant at once (drain first with ``close``).
+
+    Whoever stops waiting in ``load`` or ``unload`` leaves it half done; ``Acts`` are for those who may.
+    """
 
     def __init__(
         self, routes: Routes, verify: Verify, *, threads: int, clock: Clock, make_worker: MakeWorker = WorkerProcess
@@ -32,6 +35,7 @@ class Fleet:
         self._tasks: dict[Variant, asyncio.Task[None]] = {}
         self._group = asyncio.TaskGroup()
         self._locks: dict[str, asyncio.Lock] = {}
+        self._closing = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -40,13 +44,19 @@ class Fleet:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closing = True
         for task in self._tasks.values():
             task.cancel()
         await self._group.__aexit__(None, None, None)  # an error of the block stays what it is, not a group of one
 
     async def load(self, version: Version) -> Variant:
-        """Until it is ready. Raises Misconfigured when it cannot be; other versions are not touched by that."""
+        """Until it is ready. Raises Misconfigured when it cannot be; other versions are not touched by that.
+
+        Raises Refused conflict when it is there; Failed shutting_down from ``close`` on.
+        """
         async with self._lock(version.pipeline):
+            if self._closing:
+                raise _shutting_down()
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
             threads = max(1, self._threads // version.definition.workers.count)
@@ -56,19 +66,24 @@ class Fleet:
             stage = await variant.settled()
             self._routes.refresh(version.pipeline)
             if stage is not Stage.READY:
-                failure = variant.failure or Misconfigured(Code.LOAD_FAILED, "the load was ended")
                 await self._forget(variant)
-                raise failure
+                if self._closing:
+                    raise _shutting_down()
+                raise variant.failure or Misconfigured(Code.LOAD_FAILED, "the load was ended")
             return variant
 
-    async def unload(self, pipeline: str, number: int, limit_s: float) -> None:
-        """Drain it, then end its workers. Raises Refused when it is not there."""
+    async def unload(
+        self, pipeline: str, number: int, limit_s: float, leaving: Callable[[], None] = lambda: None
+    ) -> None:
+        """Drain it, then end its workers; ``leaving`` is called before. Raises Refused when it is not there."""
         async with self._lock(pipeline):
             variant = self._routes.find(pipeline, number)
+            leaving()
             await self._leave(variant, limit_s)
 
     async def close(self, limit_s: float) -> None:
-        """Drain and end everything."""
+        """Drain and end everything; nothing is loaded from now on."""
+        self._closing = True
         async with asyncio.TaskGroup() as leaving:
             for variant in list(self._tasks):
                 leaving.create_task(self._leave(variant, limit_s))
@@ -101,3 +116,7 @@ class Fleet:
 
     def _lock(self, pipeline: str) -> asyncio.Lock:
         return self._locks.setdefault(pipeline, asyncio.Lock())
+
+
+def _shutting_down() -> Failed:
+    return Failed(Code.SHUTTING_DOWN, "the server is shutting down", retry_after_s=1.0)

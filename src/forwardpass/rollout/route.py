@@ -54,6 +54,13 @@ class Routes:
             raise Failed(Code.NOT_READY, text, retry_after_s=1.0)
         return chosen
 
+    def current(self) -> list[Variant]:
+        """Those that answer unpinned requests, by pipeline."""
+        for pipeline, variant in list(self._current.items()):
+            if variant.stage is not Stage.READY:  # as in ``find``
+                self.refresh(pipeline)
+        return [variant for _, variant in sorted(self._current.items())]
+
     def variants(self) -> list[Variant]:
         """All of them, by pipeline, then number."""
         return [numbers[number] for _, numbers in sorted(self._variants.items()) for number in sorted(numbers)]

@@ -1,5 +1,6 @@
 """Rerank and embed as Cohere's SDK, Jina's and text-embeddings-inference's (TEI) clients ask for them."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -126,6 +127,31 @@ def _(served: Served) -> None:
 def _(served: Served) -> None:
     client = InferenceClient(f"http://{served.alone['embedder']}/embed")
     near(client.feature_extraction(QUERY).ravel().tolist(), embedding(QUERY))
+
+
+@of_hugging_face("the server's bare address, as a model of its own: embed and classify")
+def _(served: Served) -> None:
+    client = InferenceClient(f"http://{served.alone['embedder']}")
+    found = client.feature_extraction(QUERY, normalize=True, truncate=True, truncation_direction="right")
+    near(found.ravel().tolist(), embedding(QUERY))
+    wanted = label_scores(QUERY)
+    best = InferenceClient(f"http://{served.alone['classifier']}").text_classification(QUERY)
+    same(json.loads(json.dumps(best))["label"], max(wanted, key=lambda label: wanted[label]))
+
+
+@of_tei("the bare address ranks too")
+def _(served: Served) -> None:
+    answer = posted(f"http://{served.alone['ranker']}/", {"query": QUERY, "texts": DOCUMENTS}).json()
+    ordered([{"index": each["index"], "relevance_score": each["score"]} for each in answer])
+
+
+@of_cohere("what its client may also say: a bound on tokens that no document reaches, a priority")
+def _(served: Served) -> None:
+    with cohere.ClientV2("none", base_url=served.url) as client:
+        answer = client.rerank(
+            model="ranker", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096, priority=1
+        )
+        ordered(plain(answer.results))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from forwardpass.pipeline.bounds import FLOATS, refuse
 
 CELLS_MAX = 2_000_000
 _CELL = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(,|\r?\n|\Z)')
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Possessive, as the other patterns: what a cell of a million digits takes is once its length, not the square of that.
+_NUMBER = re.compile(r"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 _NUMBERS = re.compile(rf"(?:{_NUMBER.pattern},)*+{_NUMBER.pattern}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _QUOTED = re.compile(r'[",\r\n]')

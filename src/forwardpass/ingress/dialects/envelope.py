@@ -21,6 +21,24 @@ NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
 
 
+def raise_first(answer: Answer, at: At | None = None) -> None:
+    """Raises the failure of the first row that failed, if any has: where ``at`` says, else by its number of several."""
+    if not answer.failures:
+        return
+    row = min(answer.failures)
+    failure = answer.failures[row]
+    if at is None and answer.rows == 1:
+        raise failure
+    kind = Refused if isinstance(failure, Refused) else Failed
+    raise kind(
+        failure.code,
+        f"{f'row {row}' if at is None else at(row)}: {failure.text}",
+        field=failure.field if at is None else at(row),
+        detail=failure.detail,
+        retry_after_s=failure.retry_after_s,
+    )
+
+
 def answer_headers(request_id: str, version: Version, sequence: Turn | None = None) -> list[tuple[bytes, bytes]]:
     """Who answered, and in which sequence: on every inference answer."""
     headers = [

@@ -1,10 +1,9 @@
 """V2's generate and generate_stream: one record by the names of its inputs, and the answer by the names of its outputs.
 
-``text_input`` stands for the only text among the inputs and ``text_output`` for the only one among the outputs. What
-else stands beside them is a parameter, as in the object ``parameters``.
+``text_input`` stands for the only text among the inputs and ``text_output`` for the only one among the outputs. The
+parameters that mean something may stand beside them as well as in the object ``parameters``.
 """
 
-import difflib
 from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
@@ -15,7 +14,8 @@ from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Parameter, Request
 from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialect import Call
-from forwardpass.ingress.dialects.envelope import answer_headers, receipt_asked
+from forwardpass.ingress.dialects.envelope import answer_headers, raise_first, receipt_asked
+from forwardpass.ingress.dialects.turns import NAMES as SEQUENCE_NAMES
 from forwardpass.ingress.dialects.v2 import ID_CHARACTERS_MAX
 from forwardpass.ingress.dialects.v2_parameters import apply_parameters
 from forwardpass.ingress.message import HttpAnswer
@@ -24,6 +24,9 @@ from forwardpass.pipeline.bounds import refuse, unknown_field
 
 TEXT_INPUT, TEXT_OUTPUT = "text_input", "text_output"
 OWN_INPUTS = ("id", "parameters")
+PARAMETERS = ("stream", "priority", "timeout", "receipt", *SEQUENCE_NAMES)
+HARMLESS = ("temperature", "top_p", "max_tokens", "stop", "details")
+"""Accepted and without effect: how text is sampled, which no pipeline does."""
 OWN_OUTPUTS = ("id", "model_name", "model_version", "parameters", "receipt")
 EVENTS = b"text/event-stream; charset=utf-8"
 
@@ -69,8 +72,7 @@ def encode_stream(answer: Answer, request: Request, call: Call) -> HttpAnswer:
 
 def message(answer: Answer, request: Request) -> bytes:
     """The object that an answer or an event of one is. Raises the row's failure."""
-    if answer.failures:
-        raise answer.failures[min(answer.failures)]
+    raise_first(answer)
     (outputs,) = fields.decode(answer, arrays=True)
     assert isinstance(outputs, dict), "a row without a failure has outputs"
     version = answer.version
@@ -108,11 +110,11 @@ def _split(body: Mapping[str, object], signature: Signature) -> _Given:
                 raise refuse(Code.INVALID_INPUT, f"/{TEXT_INPUT}", f"is '{texts[0]}', which is given too")
             record[texts[0]] = value
             places[f"/{texts[0]}"] = f"/{TEXT_INPUT}"
-        elif name not in OWN_INPUTS:
-            if difflib.get_close_matches(name[:64], names, 1, 0.85) or name == TEXT_INPUT:
-                raise unknown_field(name, (*names, *OWN_INPUTS))
+        elif name in PARAMETERS:
             beside[name] = value
             places[f"/parameters/{name}"] = f"/{name}"
+        elif name not in OWN_INPUTS and name not in HARMLESS:
+            raise unknown_field(name, (*names, *OWN_INPUTS, *PARAMETERS, *HARMLESS))
     return _Given(record, _parameters(body.get("parameters"), beside), places)
 
 
@@ -130,9 +132,10 @@ def _parameters(inside: object, beside: Mapping[str, object]) -> dict[str, Param
     parameters: dict[str, Parameter] = {}
     for place, given in (("/parameters", inside or {}), ("", beside)):
         for name, value in given.items():
+            if name in HARMLESS:
+                continue
             if not isinstance(value, str | int | float | bool):
-                text = "expected a string, a number or a boolean" + ("" if place else "; no input has this name")
-                raise refuse(Code.WRONG_TYPE, f"{place}/{show(name)}", text)
+                raise refuse(Code.WRONG_TYPE, f"{place}/{show(name)}", "expected a string, a number or a boolean")
             if name in parameters:
                 raise refuse(Code.INVALID_INPUT, f"/{show(name)}", "is given in parameters too")
             parameters[name] = value

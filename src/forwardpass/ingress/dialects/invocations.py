@@ -15,8 +15,9 @@ from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialect import Call, Target
 from forwardpass.ingress.dialects import csv_text, dataframe, instances
 from forwardpass.ingress.dialects.envelope import answer_headers, media_type, receipt_asked
-from forwardpass.ingress.dialects.predictions import Form, body_of, form_of
+from forwardpass.ingress.dialects.predictions import LINES, Form, body_of, form_of
 from forwardpass.ingress.dialects.rows import ROWS_MAX, Rows, check_count, encode
+from forwardpass.ingress.dialects.task_body import target_of
 from forwardpass.ingress.dialects.turns import turn_of_headers
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.pipeline.bounds import refuse, unknown_field
@@ -28,18 +29,20 @@ FORMS: dict[str, Callable[[object, Signature, str], Rows]] = {
     "inputs": instances.by_column,
 }
 PARAMETERS = ("params", "parameters")
-JSON_LINES = ("application/jsonlines", "application/x-jsonlines", "application/x-ndjson")
 CUSTOM_ATTRIBUTES = b"x-amzn-sagemaker-custom-attributes"
 _ARCHIVE = ".tar.gz"
 _VISIBLE = re.compile(rb"[ -~]{0,1024}")
 
 
 def target(call: Call) -> Target:
-    """Who the path names, else X-Amzn-SageMaker-Target-Model (``NAME`` or ``NAME.tar.gz``), else who answers by default."""
+    """Who the path names, else X-Amzn-SageMaker-Target-Model, else who answers by default.
+
+    That header names a model as it is named anywhere, or as ``NAME.tar.gz``. Raises Refused version_not_found.
+    """
     if call.match.pipeline:
         return Target(call.match.pipeline)
     name = call.http.headers.get(b"x-amzn-sagemaker-target-model", b"").decode("latin-1")
-    return Target(name.removeprefix("/").removesuffix(_ARCHIVE))
+    return target_of(name.removeprefix("/").removesuffix(_ARCHIVE))
 
 
 def decode(call: Call, signature: Signature) -> Request:
@@ -48,11 +51,11 @@ def decode(call: Call, signature: Signature) -> Request:
     if b"x-amzn-sagemaker-session-id" in http.headers:
         raise Refused(Code.UNKNOWN_FIELD, "X-Amzn-SageMaker-Session-Id is not supported; X-Sequence-Id is")
     media, parameters = media_type(http.headers.get(b"content-type", b"").decode("latin-1"))
-    default: Form = "application/jsonlines" if media in JSON_LINES else "application/json"
+    default = next((form for form in LINES if form == media), "application/json")
     form = form_of(http.headers.get(b"accept", b""), default)
     receipt = receipt_asked(http.query)
     if receipt and form != "application/json":
-        raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Accept", "a receipt comes with application/json only")
+        raise refuse(Code.NOT_ACCEPTABLE, "Accept", "a receipt comes with application/json only")
     columns, count = encode(signature, _rows(http.body, media, parameters, signature))
     call.message = form
     return Request(call.id, columns, count, call.timeline, receipt=receipt, sequence=turn_of_headers(http))
@@ -70,9 +73,8 @@ def encode_answer(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     return HttpAnswer(200, body, content_type, headers)
 
 
-def rows_of_json(body: bytes, signature: Signature, forms: Sequence[str], parameters: Sequence[str]) -> Rows:
+def rows_of_object(value: object, signature: Signature, forms: Sequence[str], parameters: Sequence[str]) -> Rows:
     """The rows of a JSON object with exactly one of ``forms``; of ``parameters`` each must be empty. Raises Refused."""
-    value = strict_json.decode(body)
     if not isinstance(value, dict):
         raise Refused(Code.WRONG_TYPE, f"the body must be a JSON object with one of {', '.join(forms)}")
     for key in value:
@@ -97,14 +99,14 @@ def _rows(body: bytes, media: str, parameters: dict[str, str], signature: Signat
         return raw
     if media == "application/json":
         _check_parameters(parameters, ())
-        return rows_of_json(body, signature, tuple(FORMS), PARAMETERS)
+        return rows_of_object(strict_json.decode(body), signature, tuple(FORMS), PARAMETERS)
     if media == "text/csv":
         _check_parameters(parameters, ("header",))
         header = parameters.get("header", "").lower()
         if header not in ("", "present", "absent"):
             raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type", "header must be present or absent")
         return csv_text.rows(body, signature, header)
-    if media in JSON_LINES:
+    if media in LINES:
         _check_parameters(parameters, ())
         return _lines(body, signature)
     allowed = "application/json, application/jsonlines, text/csv"

@@ -14,11 +14,12 @@ from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
 from forwardpass.ingress.dialects.task_body import GivenInput, place_of, read, target_of, texts_of
+from forwardpass.ingress.dialects.envelope import raise_first
 from forwardpass.ingress.dialects.task_request import (
     check_dimensions,
     cut,
     headers_of,
-    raise_first,
+    made_unit,
     request_of,
     task_of,
     vectors_of,
@@ -32,14 +33,14 @@ HARMLESS = ("user", "metadata", "store", "service_tier", "safety_identifier", "p
 
 class EmbeddingsMessage(msgspec.Struct, forbid_unknown_fields=True):
     input: GivenInput
-    model: str = ""
-    encoding_format: str = "float"
+    model: str | None = None
+    encoding_format: str | None = None
     dimensions: int | None = None
 
 
 def _target(call: Call) -> Target:
     message = call.message = read(call.http, EmbeddingsMessage, HARMLESS)
-    if message.encoding_format not in ("float", "base64"):
+    if message.encoding_format not in (None, "float", "base64"):
         raise refuse(Code.OUT_OF_RANGE, "/encoding_format", 'must be "float" or "base64"')
     return target_of(message.model, "embed")
 
@@ -57,7 +58,10 @@ def _decode(call: Call, signature: Signature) -> Request:
 def _encode(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     message: EmbeddingsMessage = call.message
     raise_first(answer, partial(place_of, message.input, "/input"))
-    vectors = cut(vectors_of(answer, task_of(answer.signature, "embed")), message.dimensions)
+    whole = vectors_of(answer, task_of(answer.signature, "embed"))
+    vectors = cut(whole, message.dimensions)
+    if vectors is not whole:
+        vectors = made_unit(vectors)
     data = b",".join(_as_base64(vectors) if message.encoding_format == "base64" else _as_numbers(vectors))
     model = orjson.dumps(message.model or answer.version.pipeline)
     usage = b'{"prompt_tokens":%d,"total_tokens":%d}' % (answer.tokens, answer.tokens)

@@ -15,8 +15,9 @@ from forwardpass.core.pipeline import Signature, Task
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
 from forwardpass.ingress.dialects.classified import Scores, scores_of
+from forwardpass.ingress.dialects.envelope import raise_first
 from forwardpass.ingress.dialects.task_body import TEXTS_MAX, read, target_of
-from forwardpass.ingress.dialects.task_request import headers_of, raise_first, request_of, task_of
+from forwardpass.ingress.dialects.task_request import headers_of, request_of, task_of
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.pipeline.bounds import refuse
 

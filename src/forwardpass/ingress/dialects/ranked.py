@@ -11,16 +11,18 @@ from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Signature, Task
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call
+from forwardpass.ingress.dialects.envelope import raise_first
 from forwardpass.ingress.dialects.task_request import (
+    cuts,
     made_unit,
-    raise_first,
     refuse_cut,
+    refuse_other_cut,
     request_of,
     task_of,
     vectors_of,
 )
 from forwardpass.pipeline import fields
-from forwardpass.pipeline.bounds import At
+from forwardpass.pipeline.bounds import At, refuse
 
 Ranking = Sequence[tuple[int, float]]
 """(index of a document, its score), the best first."""
@@ -30,7 +32,10 @@ QUERY = "/query"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be ranked. ``raw``: scores as the pipeline gives them; ``may_cut``: a long text may be cut."""
+    """What is to be ranked. ``raw``: scores as the pipeline gives them; ``may_cut``: a long text may be cut.
+
+    ``end``: where it may be, "" at either; ``tokens_max``: how many tokens of a document may count.
+    """
 
     query: str
     documents: Sequence[str]
@@ -38,6 +43,8 @@ class Asked:
     top: int | None = None
     raw: bool = False
     may_cut: bool = True
+    end: str = ""
+    tokens_max: int | None = None
 
 
 def request_for(call: Call, signature: Signature, asked: Asked) -> Request:
@@ -70,6 +77,9 @@ def ranking_of(answer: Answer, asked: Asked) -> Ranking:
     raise_first(answer, at)
     if not asked.may_cut:
         refuse_cut(answer, at)
+    if asked.end:
+        refuse_other_cut(answer, asked.end, at)
+    _check_tokens(answer, asked, task, at)
     scores = _by_vectors(answer, task) if task.kind == "embed" else _by_scores(answer, task, len(asked.documents))
     best = sorted(scores, key=lambda each: (-each[1], each[0]))[: asked.top]
     return best if asked.raw else [(index, _relevance(score, task)) for index, score in best]
@@ -86,6 +96,25 @@ def _at(asked: Asked, signature: Signature, task: Task) -> At:
 
 def _query(_: int) -> str:
     return QUERY
+
+
+def _check_tokens(answer: Answer, asked: Asked, task: Task, at: At) -> None:
+    """Raises Refused unless no document can have counted with more tokens than asked for.
+
+    That is: not with more than it has bytes, than were made of the whole request, or than were kept where one was cut.
+    """
+    if asked.tokens_max is None:
+        return
+    kept = [
+        int(note.value.get("kept", 0))
+        for note in cuts(answer)
+        if at(note.row) != QUERY and (task.kind == "embed" or note.value.get("field") != task.input)
+    ]
+    longest = max(len(document.encode()) for document in asked.documents)
+    used = min(longest, answer.tokens or longest, max(kept, default=longest))
+    if asked.tokens_max < used:
+        text = f"up to {used} tokens of a document counted here: the pipeline's own steps say how many, not a request"
+        raise refuse(Code.OUT_OF_RANGE, "/max_tokens_per_doc", text)
 
 
 def _takes_lists(signature: Signature, task: Task) -> bool:

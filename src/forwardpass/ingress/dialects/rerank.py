@@ -12,13 +12,17 @@ from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
 from forwardpass.ingress.dialects.ranked import Asked, ranking_of, request_for
-from forwardpass.ingress.dialects.task_body import TEXTS_MAX, positive, read, target_of
+from forwardpass.ingress.dialects.task_body import TEXTS_MAX, end_of, positive, read, target_of
 from forwardpass.ingress.dialects.task_request import headers_of
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.pipeline.bounds import refuse
 
 DOCUMENTS_PER_UNIT = 100
 """Of Cohere's search units, in which its clients count."""
+
+HARMLESS = ("user",)
+COHERE_HARMLESS = ("priority",)
+"""Accepted and without effect: who asks, and how urgent it is to Cohere's own service."""
 
 
 class Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,18 +32,20 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
 class RerankMessage(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     documents: list[str | Document]
-    model: str = ""
+    model: str | None = None
     top_n: int | None = None
     return_documents: bool | None = None
     max_tokens_per_doc: int | None = None
+    truncation: bool | None = None
 
 
 class TeiRerankMessage(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     texts: list[str]
-    raw_scores: bool = False
-    return_text: bool = False
+    raw_scores: bool | None = None
+    return_text: bool | None = None
     truncate: bool | None = None
+    truncation_direction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +53,47 @@ class Rerank:
     """What the message said, beside what is ranked."""
 
     asked: Asked
-    model: str
+    model: str | None
     returns_documents: bool
 
 
 def _target_of(call: Call, returns_documents: bool, harmless: Sequence[str]) -> Target:
     message = read(call.http, RerankMessage, harmless, {"/documents/*": Document.__struct_fields__})
-    if message.max_tokens_per_doc is not None:
-        text = "is not supported: how many tokens of a document count is said by the pipeline's own steps"
-        raise refuse(Code.INVALID_INPUT, "/max_tokens_per_doc", text)
     documents = [each if isinstance(each, str) else each.text for each in message.documents]
     _check(message.query, documents, "/documents", Code.BATCH_TOO_LARGE)
-    asked = Asked(message.query, documents, "/documents", positive(message.top_n, "/top_n"))
+    asked = Asked(
+        message.query,
+        documents,
+        "/documents",
+        positive(message.top_n, "/top_n"),
+        may_cut=message.truncation is not False,
+        tokens_max=positive(message.max_tokens_per_doc, "/max_tokens_per_doc"),
+    )
     told = returns_documents if message.return_documents is None else message.return_documents
     call.message = Rerank(asked, message.model, told)
     return target_of(message.model, "rank", "embed")
 
 
 def _target(call: Call) -> Target:
-    return _target_of(call, True, ("user",))
+    return _target_of(call, True, HARMLESS)
 
 
 def _cohere_target(call: Call) -> Target:
-    return _target_of(call, False, ())
+    return _target_of(call, False, COHERE_HARMLESS)
 
 
 def _tei_target(call: Call) -> Target:
     message = read(call.http, TeiRerankMessage)
     _check(message.query, message.texts, "/texts", Code.INPUT_TOO_LARGE)
-    may_cut = message.truncate is not False
-    asked = Asked(message.query, message.texts, "/texts", raw=message.raw_scores, may_cut=may_cut)
-    call.message = Rerank(asked, "", message.return_text)
+    asked = Asked(
+        message.query,
+        message.texts,
+        "/texts",
+        raw=message.raw_scores is True,
+        may_cut=message.truncate is not False,
+        end=end_of(message.truncation_direction),
+    )
+    call.message = Rerank(asked, None, message.return_text is True)
     return Target("", None, ("rank", "embed"))
 
 

@@ -8,6 +8,7 @@ from forwardpass.ingress.dialects.openai_embeddings import EMBEDDINGS
 from forwardpass.ingress.dialects.openai_moderations import MODERATIONS
 from forwardpass.ingress.dialects.rerank import COHERE_RERANK, RERANK, TEI_RERANK
 from forwardpass.ingress.dialects.tei import EMBED, PREDICT
+from forwardpass.ingress.dialects.tei_any import TEI_ANY
 from forwardpass.ingress.message import HttpAnswer
 
 
@@ -40,5 +41,6 @@ DIALECTS: dict[str, Dialect] = {
     "tei_rerank": TEI_RERANK,
     "tei_embed": EMBED,
     "tei_predict": PREDICT,
+    "tei_any": TEI_ANY,
     "kserve_v1_predict": Dialect(kserve_v1.decode, kserve_v1.encode_answer),
 }

@@ -52,11 +52,22 @@ def read(
 
 
 def target_of(model: str | None, *tasks: TaskKind) -> Target:
-    """Who answers: ``pipeline`` or ``pipeline/version``; without a name whoever alone has one of the tasks."""
-    pipeline, slash, version = (model or "").rpartition("/")
-    if slash and version.isascii() and version.isdigit():
-        return Target(pipeline, version_number(version), tasks)
-    return Target(model or "", None, tasks)
+    """Who answers: ``pipeline`` or ``pipeline:version``; without a name whoever alone has one of the tasks.
+
+    Raises Refused version_not_found for what cannot be a version.
+    """
+    name = model or ""
+    pipeline, colon, version = name.partition(":")
+    return Target(pipeline or name, version_number(version) if colon else None, tasks)
+
+
+def end_of(direction: str | None) -> str:
+    """Where TEI's ``truncation_direction`` says a text is cut, "" for not said. Raises Refused."""
+    if direction is None:
+        return ""
+    if direction.lower() not in ("left", "right"):
+        raise refuse(Code.OUT_OF_RANGE, "/truncation_direction", 'must be "left" or "right"')
+    return direction.lower()
 
 
 def texts_of(given: GivenInput, where: str, too_many: Code) -> list[str | TokenIds]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.core.pipeline import Signature, Task, TaskKind
-from forwardpass.core.request import Answer, Request
+from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.core.tokens import TokenIds
 from forwardpass.ingress.dialect import Call
@@ -47,26 +47,25 @@ def request_of(
     return Request(call.id, columns, rows, call.timeline, outputs=outputs)
 
 
-def raise_first(answer: Answer, at: At) -> None:
-    """Raises the failure of the first row that failed, naming where it stands in the request."""
-    if answer.failures:
-        row = min(answer.failures)
-        raise placed(answer.failures[row], at(row))
-
-
-def placed(failure: Failure, where: str) -> Failure:
-    """The failure of a row as one of its request."""
-    kind = Refused if isinstance(failure, Refused) else Failed
-    text, detail, wait_s = f"{where}: {failure.text}", failure.detail, failure.retry_after_s
-    return kind(failure.code, text, field=where, detail=detail, retry_after_s=wait_s)
-
-
 def refuse_cut(answer: Answer, at: At) -> None:
     """Raises Refused where a text was cut."""
-    for note in answer.notes:
-        if note.name == "truncated":
-            text = f"has {note.value.get('tokens')} tokens; at most {note.value.get('kept')} are used"
+    for note in cuts(answer):
+        text = f"has {note.value.get('tokens')} tokens; at most {note.value.get('kept')} are used"
+        raise refuse(Code.INPUT_TOO_LARGE, at(note.row), text)
+
+
+def refuse_other_cut(answer: Answer, end: str, at: At) -> None:
+    """Raises Refused where a text was cut at another end than ``left`` or ``right``, which is asked for."""
+    for note in cuts(answer):
+        cut_end = note.value.get("from", "right")
+        if cut_end != end:
+            text = f"has more tokens than the {note.value.get('kept')} used; the pipeline cuts at the {cut_end}"
             raise refuse(Code.INPUT_TOO_LARGE, at(note.row), text)
+
+
+def cuts(answer: Answer) -> list[Note]:
+    """The notes on texts of which not all tokens were used: ``tokens``, ``kept`` and which ``field``."""
+    return [note for note in answer.notes if note.name == "truncated"]
 
 
 def headers_of(answer: Answer, request: Request) -> list[tuple[bytes, bytes]]:
@@ -99,8 +98,8 @@ def made_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def cut(vectors: NDArray[np.float32], length: int | None) -> NDArray[np.float32]:
-    """The vectors' first numbers, at length 1 again; all of them where that is as many as there are or not said."""
-    return vectors if length is None or length == vectors.shape[1] else made_unit(vectors[:, :length])
+    """The vectors' first numbers; the same vectors where that is as many as there are or not said."""
+    return vectors if length is None or length == vectors.shape[1] else vectors[:, :length]
 
 
 def check_dimensions(asked: int | None, task: Task, signature: Signature) -> None:

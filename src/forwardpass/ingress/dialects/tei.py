@@ -6,49 +6,60 @@ They name no pipeline: the one of the setting data.pipeline answers, or the only
 from functools import partial
 
 import msgspec
+import numpy as np
 import orjson
 
-from forwardpass.core.errors import Code
+from forwardpass.core.errors import Code, show
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
 from forwardpass.ingress.dialects.classified import scores_of
-from forwardpass.ingress.dialects.task_body import TEXTS_MAX, GivenInput, place_of, read, texts_of
+from forwardpass.ingress.dialects.task_body import TEXTS_MAX, GivenInput, end_of, place_of, read, texts_of
+from forwardpass.ingress.dialects.envelope import raise_first
 from forwardpass.ingress.dialects.task_request import (
     check_dimensions,
     cut,
     headers_of,
     made_unit,
-    raise_first,
     refuse_cut,
+    refuse_other_cut,
     request_of,
     task_of,
     vectors_of,
 )
 from forwardpass.ingress.message import HttpAnswer
-from forwardpass.pipeline.bounds import refuse
+from forwardpass.pipeline.bounds import At, refuse
 
 INPUTS = "/inputs"
 
 
 class EmbedMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """``normalize``: at length 1, else as the pipeline gives them; ``truncate`` false refuses what would be cut."""
+    """``normalize``: at length 1, else as the pipeline gives them; ``truncate`` false refuses what would be cut.
+
+    ``truncation_direction`` refuses what would be cut at the other end.
+    """
 
     inputs: GivenInput
-    normalize: bool = True
+    normalize: bool | None = None
     truncate: bool | None = None
+    truncation_direction: str | None = None
     dimensions: int | None = None
     prompt_name: str | None = None
 
 
 class PredictMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """``parameters`` is what Hugging Face's client sends: empty, as there are none here."""
+
     inputs: str | list[str | list[str]]
-    raw_scores: bool = False
+    raw_scores: bool | None = None
     truncate: bool | None = None
+    truncation_direction: str | None = None
+    parameters: dict[str, object] | None = None
 
 
 def _embed_target(call: Call) -> Target:
     message = call.message = read(call.http, EmbedMessage)
+    end_of(message.truncation_direction)
     if message.prompt_name is not None:
         raise refuse(Code.INVALID_INPUT, "/prompt_name", "is not supported: pipelines have no named prompts")
     return Target("", None, ("embed",))
@@ -67,19 +78,28 @@ def _embed_decode(call: Call, signature: Signature) -> Request:
 def _embed_encode(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     message: EmbedMessage = call.message
     at = partial(place_of, message.inputs, INPUTS)
+    _raise_any(answer, message, at)
+    vectors = cut(vectors_of(answer, task_of(answer.signature, "embed")), message.dimensions)
+    if message.normalize is not False:
+        vectors = made_unit(vectors)
+    body = orjson.dumps(np.ascontiguousarray(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
+    return HttpAnswer(200, body, headers=headers_of(answer, request))
+
+
+def _raise_any(answer: Answer, message: EmbedMessage | PredictMessage, at: At) -> None:
+    """Raises the failure of the first row, and Refused for a text that was cut as it may not be."""
     raise_first(answer, at)
     if message.truncate is False:
         refuse_cut(answer, at)
-    vectors = vectors_of(answer, task_of(answer.signature, "embed"))
-    made = cut(vectors, message.dimensions)
-    if message.normalize and made is vectors:
-        made = made_unit(vectors)
-    body = orjson.dumps(list(made), option=orjson.OPT_SERIALIZE_NUMPY)
-    return HttpAnswer(200, body, headers=headers_of(answer, request))
+    if message.truncation_direction is not None:
+        refuse_other_cut(answer, end_of(message.truncation_direction), at)
 
 
 def _predict_target(call: Call) -> Target:
     message = call.message = read(call.http, PredictMessage)
+    end_of(message.truncation_direction)
+    for name in message.parameters or ():
+        raise refuse(Code.UNKNOWN_FIELD, f"/parameters/{show(name)}", "is unknown; there are none here")
     if message.raw_scores:
         raise refuse(Code.INVALID_INPUT, "/raw_scores", "is not supported: a pipeline gives its scores in one form")
     return Target("", None, ("classify",))
@@ -130,9 +150,7 @@ def _predict_decode(call: Call, signature: Signature) -> Request:
 def _predict_encode(answer: Answer, request: Request, call: Call) -> HttpAnswer:
     message: PredictMessage = call.message
     at = partial(_predict_place, message)
-    raise_first(answer, at)
-    if message.truncate is False:
-        refuse_cut(answer, at)
+    _raise_any(answer, message, at)
     rows = [
         [{"label": label, "score": score} for label, score in scores.items()]
         for scores in scores_of(answer, task_of(answer.signature, "classify"))

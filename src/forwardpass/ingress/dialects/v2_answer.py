@@ -6,10 +6,10 @@ from math import prod
 import numpy as np
 import orjson
 
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Refused
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.tensor import NUMPY_NAMES, Tensor, pack_bytes, unpack_bytes
-from forwardpass.ingress.dialects.envelope import answer_headers
+from forwardpass.ingress.dialects.envelope import answer_headers, raise_first
 from forwardpass.ingress.dialects.v2_classification import classified, labels_of
 from forwardpass.ingress.message import HttpAnswer
 
@@ -54,8 +54,7 @@ def encode_infer(answer: Answer, request: Request) -> HttpAnswer:
 
 def outputs_asked(answer: Answer, request: Request) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each output asked for with the shape a client is told. Raises the first row's failure when one has failed."""
-    if answer.failures:
-        raise _row_failure(answer)
+    raise_first(answer)
     for name in request.outputs or answer.signature.output_names:
         tensor = answer.outputs[name]
         if tensor.shapes:
@@ -70,21 +69,6 @@ def notes_text(answer: Answer) -> str:
     """The value of the parameter ``notes``."""
     notes = [{"row": note.row, "name": note.name, "value": note.value} for note in answer.notes]
     return orjson.dumps(notes).decode()
-
-
-def _row_failure(answer: Answer) -> Failure:
-    row = min(answer.failures)
-    failure = answer.failures[row]
-    if answer.rows == 1:
-        return failure
-    kind = Refused if isinstance(failure, Refused) else Failed
-    return kind(
-        failure.code,
-        f"row {row}: {failure.text}",
-        field=failure.field,
-        detail=failure.detail,
-        retry_after_s=failure.retry_after_s,
-    )
 
 
 def _json_data(tensor: Tensor, name: str) -> object:

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def apply_parameters(request: Request, parameters: Parameters) -> None:
-    """Set what the request's own parameters ask for; those of other names are kept for the pipeline.
+    """Set what the request's own parameters ask for; those of other names are without effect, as V2 allows it.
 
     ``timeout`` is in microseconds, 0 the server's default, and cut to the longest deadline; ``priority`` 0 is the
     default, 1 the highest. A name that is nearly one of ours is refused as a slip of the pen.
@@ -50,7 +50,7 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
             case "sequence_id" | "sequence_start" | "sequence_end":
                 sequence[name] = value
             case _:
-                _keep(request, name, value, where)
+                _check_other(name, value, where)
     if sequence:
         request.sequence = turn_of_parameters(sequence)
 
@@ -90,7 +90,8 @@ def refuse_input_parameters(names: Iterable[str], where: str) -> None:
         raise refuse(Code.UNKNOWN_FIELD, f"{where}/parameters/{show(name)}", text)
 
 
-def _keep(request: Request, name: str, value: Parameter, where: str) -> None:
+def _check_other(name: str, value: Parameter, where: str) -> None:
+    """Raises Refused for a name that has a meaning elsewhere or is nearly one of ours, and for what is no name."""
     if name == "classification":
         raise refuse(Code.UNKNOWN_FIELD, where, "is a parameter of outputs, not of requests")
     if name in _UNSUPPORTED or not _NAME.fullmatch(name) or name == "constructor":
@@ -99,7 +100,6 @@ def _keep(request: Request, name: str, value: Parameter, where: str) -> None:
         raise unknown_field(name, _MEANT, "/parameters")
     if isinstance(value, str) and len(value) > STRING_CHARACTERS_MAX:
         raise refuse(Code.OUT_OF_RANGE, where, f"at most {STRING_CHARACTERS_MAX} characters are allowed")
-    request.parameters[name] = value
 
 
 def _unknown(name: str, allowed: tuple[str, ...], place: str) -> Refused:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.strict_json import decode
 from forwardpass.pipeline.bounds import refuse, unknown_field
 
@@ -18,11 +18,10 @@ def only_ready(body: bytes) -> bool:
 def check_load(body: bytes) -> None:
     """Raises Refused for any parameter: a configuration or files would be a model that a client sends."""
     for name in _parameters(body):
-        where = f"/parameters/{name}"
         if name == "config" or name.startswith("file:"):
             text = "is not supported: models are taken in from the repository, clients cannot send them"
             raise refuse(Code.UNKNOWN_FIELD, "/parameters/config" if name == "config" else "/parameters/file:", text)
-        raise refuse(Code.UNKNOWN_FIELD, where[:128], "is unknown; a load has no parameters here")
+        raise refuse(Code.UNKNOWN_FIELD, f"/parameters/{show(name)}", "is unknown; a load has no parameters here")
 
 
 def check_unload(body: bytes) -> None:

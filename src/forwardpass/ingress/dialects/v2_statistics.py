@@ -1,8 +1,8 @@
 """V2's statistics of a version: what its requests and its batches added up to since it was loaded.
 
 ``success`` and ``fail`` are all requests that reached it; those refused while they were read are not among them.
-``inference_count`` is the rows answered, ``execution_count`` the batches run, to which the counts of ``batch_stats``
-add up. Batches hold more rows than were answered only where rows failed or their caller had left.
+``inference_count`` is the rows answered, ``execution_count`` the batches of which a row was answered, to which the
+counts of ``batch_stats`` add up. They hold more rows than were answered only where rows failed or their caller had left.
 """
 
 import resource

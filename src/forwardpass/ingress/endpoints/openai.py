@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from forwardpass.ingress.dialect import Call, Endpoint, Target, by_path
+from forwardpass.ingress.dialect import Call, Endpoint
+from forwardpass.ingress.dialects.task_body import target_of
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.rollout.variant import Variant
@@ -14,7 +15,7 @@ OWNER = "forwardpass"
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """One model per pipeline, in its current version; a version by itself is ``pipeline/version``."""
+    """One model per pipeline, in its current version; a version by itself is ``pipeline:version``."""
 
     inference: Inference
 
@@ -29,9 +30,9 @@ class Models:
         return HttpAnswer(200, orjson.dumps({"object": "list", "data": data, "models": names}))
 
     async def _model(self, call: Call) -> HttpAnswer:
-        target: Target = by_path(call)
+        target = target_of(call.match.values["model"])
         variant = self.inference.route(target)
-        name = target.pipeline if target.number is None else f"{target.pipeline}/{target.number}"
+        name = target.pipeline if target.number is None else f"{target.pipeline}:{target.number}"
         return HttpAnswer(200, orjson.dumps(_model(variant, name)))
 
 

@@ -107,7 +107,13 @@ def _asked(body: bytes) -> str:
     name, url = value.get("model_name"), value.get("url", "")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9._-]{1,64}", name):
         raise refuse(Code.WRONG_TYPE, "/model_name", "expected the name of a pipeline in this server's repository")
-    if not isinstance(url, str) or (url and url.rstrip("/").rpartition("/")[2].removesuffix(".tar.gz") != name):
-        text = "must end with the name of the model: models come from this server's repository, not from elsewhere"
+    if not isinstance(url, str) or (url and not _is_place_of(name, url)):
+        text = "must end with /NAME, /NAME.tar.gz or /NAME/model: models come from this server's own repository"
         raise refuse(Code.INVALID_INPUT, "/url", text)
     return name
+
+
+def _is_place_of(name: str, url: str) -> bool:
+    """Whether a place of files may be this model's: SageMaker puts each into a folder ``model`` in one of its name."""
+    ends = url.rstrip("/").removesuffix(".tar.gz")
+    return any(f"/{ends}".endswith(f"/{name}{folder}") for folder in ("", "/model"))

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
-from forwardpass.ingress.connections import OpenConnections
+from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
 from forwardpass.ingress.grpc import frames
 from forwardpass.ingress.grpc.frames import Broken, Reason
 from forwardpass.ingress.grpc.hpack import BadBlock, Decoder, Fields
@@ -28,7 +28,6 @@ ANSWER_FORGIVES = 10.0
 """What a client may send that costs it nothing: one strike each, resets and refused calls more. Forgiven with time, and
 with every message that it is sent: clients ping and widen windows as they read."""
 
-LINGER_S = 1.0
 HTTP_1 = (
     b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 55\r\n\r\n"
     b'{"error":"this port speaks gRPC: HTTP/2 from the start"}'
@@ -71,7 +70,8 @@ class Connection(asyncio.Protocol):
         self._limits = calls.limits
         self._clock = calls.clock
         self._table = Decoder()
-        self._rest = b""
+        self._parts: list[bytes] = []  # of what is not read
+        self._have, self._needed = 0, 1  # bytes of it, and how many there must be to read on
         self._begun = False  # the preface is here
         self._calls: dict[int, Call] = {}
         self._last = 0  # the newest stream
@@ -86,8 +86,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self.out = Outgoing(self._transport, self._clock)
-        peer = transport.get_extra_info("peername")
-        self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.peer = address_of(transport.get_extra_info("peername"))
         self.loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self.loop.create_future()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,8 +116,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        if not self._have:
+            self._partial_s = self._clock()
+        self._parts.append(data)
+        self._have += len(data)
+        if self._have < self._needed:
+            return
         try:
-            self._read(self._rest + data if self._rest else data)
+            self._read(data if len(self._parts) == 1 else b"".join(self._parts))
         except Broken as broken:
             self._end(broken.reason, broken.text)
         except BadBlock as bad:
@@ -134,10 +139,10 @@ class Connection(asyncio.Protocol):
                 self._close(HTTP_1)
                 return
             if end < len(frames.PREFACE):
-                self._rest = buffer
                 return
             self._begun, position = True, len(frames.PREFACE)
             self._transport.write(frames.settings(STREAMS_MAX, self._limits.header_bytes_max))
+        self._needed = frames.HEAD_BYTES
         while end - position >= frames.HEAD_BYTES:
             high, low, kind, flags, stream = frames.HEAD.unpack_from(buffer, position)
             length = high << 8 | low
@@ -145,14 +150,16 @@ class Connection(asyncio.Protocol):
                 raise Broken(Reason.FRAME_SIZE_ERROR, "a frame that is too large")
             start = position + frames.HEAD_BYTES
             if start + length > end:
+                self._needed = frames.HEAD_BYTES + length
                 break
             position = start + length
             self._take(kind, flags, stream & frames.WINDOW_MAX, buffer[start:position])
             if self._deaf:
                 return
-        if position < end:
-            self._partial_s = self._clock() if position or not self._rest else self._partial_s
-        self._rest = buffer[position:]
+        if position:
+            self._partial_s = self._clock()
+        self._parts = [buffer[position:]] if position < end else []
+        self._have = end - position
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if self._block is not None and (kind != frames.CONTINUATION or stream != self._block[0]):
@@ -185,8 +192,6 @@ class Connection(asyncio.Protocol):
         if stream == 0 or stream > self._last:
             raise Broken(Reason.PROTOCOL_ERROR, "data of no stream")
         self._owed += len(payload)
-        if self._owed > frames.CONNECTION_WINDOW:
-            raise Broken(Reason.FLOW_CONTROL_ERROR, "more data than the window of the connection has")
         if self._owed > frames.CONNECTION_WINDOW // 2:
             self.out.send(frames.window_update(0, self._owed))
             self._owed = 0
@@ -248,8 +253,10 @@ class Connection(asyncio.Protocol):
         if call is None:
             self.out.closed(stream)
             self._strike(1.0)
-        else:
-            self._calls[stream] = call
+            return
+        self._calls[stream] = call
+        if ended:
+            call.receive(b"", True)
 
     def _reset_by_client(self, stream: int, payload: bytes) -> None:
         frames.number(payload)
@@ -306,7 +313,7 @@ class Connection(asyncio.Protocol):
     def _close(self, last: bytes) -> None:
         """Say the last, then discard what still comes in for a moment: a reset might overtake it."""
         self._deaf = True
-        self._rest = b""
+        self._parts.clear()
         self._quiet_s = self._clock()
         self._cancel_calls()
         self._transport.write(last)
@@ -345,8 +352,8 @@ class Connection(asyncio.Protocol):
             now_s - stalled_s > limits.write_time_s
         ):
             self.cut()
-        elif (self._rest or not self._begun or self._block) and (
-            now_s - self._partial_s > limits.header_time_s + len(self._rest) / limits.body_rate_min
+        elif (self._have or not self._begun or self._block) and (
+            now_s - self._partial_s > limits.header_time_s + self._have / limits.body_rate_min
         ):
             self._end(Reason.PROTOCOL_ERROR, "a frame that did not come to its end in time")
         elif not self._calls and now_s - self._quiet_s > limits.idle_time_s:

@@ -64,7 +64,7 @@ def parameters_of(given: Mapping[str, Message], where: str) -> dict[str, Paramet
     for name, parameter in given.items():
         kind = parameter.WhichOneof("choice")
         if kind is None:
-            raise refuse(Code.WRONG_TYPE, f"{where}/{name}", "has no value")
+            raise refuse(Code.WRONG_TYPE, f"{where}/{show(name)}", "has no value")
         parameters[name] = getattr(parameter, kind)
     return parameters
 
@@ -121,7 +121,7 @@ def _packed(given: InferInput, contents: Message, place: str) -> bytes:
         if descriptor.name == wanted:
             continue
         if not wanted:
-            text = f"{given.datatype} has no form here; send it in raw_input_contents"
+            text = f"{show(given.datatype)} has no form here; send it in raw_input_contents"
             raise refuse(Code.DATATYPE_MISMATCH, where, text)
         raise refuse(Code.WRONG_TYPE, f"{where}/{descriptor.name}", f"elements of {given.datatype} go in {wanted}")
     if not wanted:

@@ -75,7 +75,7 @@ def _controlled(message: Message) -> Mapping[str, str]:
 
 
 def _control(message: Message) -> Mapping[str, Any] | None:
-    parameters = {name: _plain(value, f"/parameters/{name}") for name, value in message.parameters.items()}
+    parameters = {name: _plain(value, f"/parameters/{show(name)}") for name, value in message.parameters.items()}
     return {"parameters": parameters} if parameters else None
 
 
@@ -93,7 +93,7 @@ def _service(message: Message) -> Mapping[str, str]:
 
 
 def _log(message: Message) -> Mapping[str, Any] | None:
-    return {name: _plain(value, f"/settings/{name}") for name, value in message.settings.items()} or None
+    return {name: _plain(value, f"/settings/{show(name)}") for name, value in message.settings.items()} or None
 
 
 def _logged(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,11 +1,9 @@
 """gRPC on one listener: which calls are opened, and how all of them end."""
 
-import asyncio
 import re
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import Any
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Refused, show
@@ -16,9 +14,9 @@ from forwardpass.ingress.grpc.connection import Connection
 from forwardpass.ingress.grpc.frames import Reason
 from forwardpass.ingress.grpc.hpack import Fields, literal
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
+from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpLimits, HttpRequest
 
-BACKLOG = 2048
 CODINGS = {b"": b"", b"identity": b"", b"gzip": b"gzip", b"deflate": b"deflate"}
 _CONTENT_TYPE = re.compile(rb"application/grpc(\+proto)?(;.*)?")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -42,36 +40,20 @@ class GrpcServer:
         self.plane = plane
         self.limits = limits
         self.clock = clock
-        self.tls = tls
-        self.port = 0  # the one listened on, also when any was asked for
         self.draining = False
         self.running = self.requests = self.cancelled = 0
         self.connections = OpenConnections(limits, clock)
-        self._listeners: list[asyncio.Server] = []
+        self.listeners = Listeners(lambda: Connection(self), self.connections, limits, tls)
 
     async def start(self, *, sock: socket.socket) -> None:
-        """Listen on a given listening socket; a Unix one is served without TLS. May be called for several."""
-        loop = asyncio.get_running_loop()
-        common: dict[str, Any] = {"backlog": BACKLOG, "sock": sock}
-        if sock.family == socket.AF_UNIX:
-            listener = await loop.create_unix_server(lambda: Connection(self), **common)
-        else:
-            if self.tls is not None:
-                common.update(ssl=self.tls, ssl_handshake_timeout=self.limits.header_time_s)
-            listener = await loop.create_server(lambda: Connection(self), **common)
-            self.port = sock.getsockname()[1]
-        if not self._listeners:
-            self.connections.sweep()
-        self._listeners.append(listener)
-
-    def stop_accepting(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+        """Serve what connects to a listening socket, without TLS to a Unix one. May be called for several."""
+        await self.listeners.add(sock)
+        self.connections.watch()
 
     async def drain(self, grace_s: float) -> None:
         """Take no new call, let running requests end within the grace, then cut the rest."""
-        self.stop_accepting()
         self.draining = True
+        await self.listeners.end()
         await self.connections.drain(grace_s)
 
     def statistics(self) -> GrpcStatistics:
@@ -94,12 +76,14 @@ class GrpcServer:
             if not _CONTENT_TYPE.fullmatch(headers.get(b"content-type", b"")):
                 connection.out.send(_plain(stream, b"415"))
                 return None
-            return self._opened(connection, stream, headers, ended)
+            return self._opened(connection, stream, headers)
         except Refused as refusal:
             Reply(connection, stream, b"").end(self.plane.refused(refusal))
+            if not ended:  # what it still sends is of no use
+                connection.out.send(frames.reset(stream, Reason.NO_ERROR))
             return None
 
-    def _opened(self, connection: Connection, stream: int, headers: dict[bytes, bytes], ended: bool) -> OpenCall:
+    def _opened(self, connection: Connection, stream: int, headers: dict[bytes, bytes]) -> OpenCall:
         method = headers[b":path"].decode("latin-1")
         if method not in self.plane.routes:
             raise Refused(Code.NOT_IMPLEMENTED, f"there is no method {show(method)}")
@@ -112,10 +96,7 @@ class GrpcServer:
         clock, deadline = self.clock, self._deadline(headers)
         http = HttpRequest(b"POST", method, "", headers, b"", clock(), connection.peer)
         call = GrpcCall(http, lambda: None if deadline is None else deadline - clock())
-        opened = OpenCall(self, call, connection, stream, coding)
-        if ended:
-            opened.receive(b"", True)
-        return opened
+        return OpenCall(self, call, connection, stream, coding)
 
     def _deadline(self, headers: dict[bytes, bytes]) -> float | None:
         given = headers.get(b"grpc-timeout")

@@ -38,6 +38,8 @@ def statuses(route: Route) -> list[int]:
         found |= _INFER
     elif "{" in route.pattern:
         found |= _NAMED
+    if route.endpoint == "invocations":
+        found.add(406)
     return sorted(found)
 
 

@@ -53,6 +53,7 @@ def document(routes: Sequence[Route], served: Sequence[Served], product_version:
     known = {
         "pipeline": sorted({each.pipeline for each in served}),
         "version": [str(number) for number in sorted({each.number for each in served})],
+        "model": sorted({name for each in served for name in each.names}),
         "asset": list(ASSETS),
     }
     shown = [place for route in routes for place in _places(route, OPERATIONS[route.endpoint], served)]

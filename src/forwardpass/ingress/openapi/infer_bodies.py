@@ -5,8 +5,10 @@ from typing import Any
 
 from forwardpass.core.pipeline import ENCODED, Field, Input
 from forwardpass.core.tensor import DATATYPES
-from forwardpass.ingress.dialects.generate import TEXT_INPUT, TEXT_OUTPUT
+from forwardpass.ingress.dialects.generate import HARMLESS, TEXT_INPUT, TEXT_OUTPUT
+from forwardpass.ingress.dialects.kserve_v1 import SIGNATURE, SIGNATURES
 from forwardpass.ingress.dialects.predict import INSTANCES_MAX
+from forwardpass.ingress.dialects.predictions import LINES
 from forwardpass.ingress.dialects.turns import NUMBER_MAX
 from forwardpass.ingress.dialects.v2 import ID_CHARACTERS_MAX
 from forwardpass.ingress.dialects.v2_input import NUMBERS, ROWS_MAX
@@ -105,24 +107,26 @@ def infer_answer(subjects: Sequence[Served]) -> Content:
 
 
 def generate_body(subjects: Sequence[Served]) -> Content:
-    """Inputs by name, of which the only text is called text_input too; what stands beside them is a parameter."""
+    """Inputs by name, of which the only text is called text_input too; parameters may stand beside them."""
     (served,) = subjects
     inputs = served.signature.inputs
     record = schemas.record(served.signature)
     texts = [given for given in inputs if given.type == "text"]
-    properties = {"id": _id(), **record["properties"], "parameters": _parameters(served)}
+    stream: Schema = {"type": "boolean", "description": "true on generate_stream only"}
+    beside = {**dict.fromkeys(HARMLESS, {"description": "accepted and without effect"}), "stream": stream}
+    beside |= _meant(served)
+    properties = {"id": _id(), **beside, **record["properties"], "parameters": _parameters(served)}
     schema: Schema = {
         "type": "object",
         "properties": properties,
         "required": record.get("required", []),
-        "additionalProperties": {"type": ["string", "number", "boolean"]},
+        "additionalProperties": False,
     }
     if len(texts) == 1 and TEXT_INPUT not in properties:
         properties[TEXT_INPUT] = schemas.input_value(texts[0])
         either = (texts[0].name, TEXT_INPUT) if texts[0].name in schema["required"] else ()
         schema["required"] = [name for name in schema["required"] if name not in either]
         schema |= {"oneOf": [{"required": [name]} for name in either]} if either else {}
-    schema["propertyNames"] = {"anyOf": [{"enum": list(properties)}, {"pattern": PARAMETER_NAME}]}
     return {"application/json": _with({"schema": schema}, examples.records(served))}
 
 
@@ -138,7 +142,12 @@ def generate_answer(subjects: Sequence[Served]) -> Content:
 def kserve_body(subjects: Sequence[Served]) -> Content:
     """Rows by instances, or columns by inputs."""
     (served,) = subjects
-    forms = [object_of({"instances": list_of(_row(served), minItems=1)}), object_of({"inputs": _columns()})]
+    name: dict[str, Schema] = {SIGNATURE: {"enum": [*SIGNATURES, None]}}
+    rows = list_of(_row(served), minItems=1)
+    forms = [
+        object_of({"instances": rows, **name}, (SIGNATURE,)),
+        object_of({"inputs": _columns(), **name}, (SIGNATURE,)),
+    ]
     found = {
         name: {**example, "value": {"instances": [example["value"]]}}
         for name, example in examples.records(served).items()
@@ -175,7 +184,9 @@ def invocations_body(subjects: Sequence[Served]) -> Content:
     }
     lines = {"schema": {"type": "string", "description": "an element of instances a line"}}
     table = {"schema": {"type": "string", "description": "a header with the names of inputs, then a row a line"}}
-    content = {"application/json": _with({"schema": schema}, found), "application/jsonlines": lines, "text/csv": table}
+    content = {
+        "application/json": _with({"schema": schema}, found), **dict.fromkeys(LINES, lines), "text/csv": table
+    }  # fmt: skip
     if any(_is_bare(served.signature.inputs, ENCODED) for served in subjects):
         content["application/octet-stream"] = {"schema": _RAW}
     return content
@@ -183,7 +194,7 @@ def invocations_body(subjects: Sequence[Served]) -> Content:
 
 def invocations_answer(subjects: Sequence[Served]) -> Content:
     text: Schema = {"schema": _TEXT}
-    return {"application/json": {"schema": _predictions()}, "application/jsonlines": text, "text/csv": text}
+    return {"application/json": {"schema": _predictions()}, **dict.fromkeys(LINES, text), "text/csv": text}
 
 
 def _columns() -> Schema:
@@ -248,7 +259,8 @@ def _id() -> Schema:
     return {"type": "string", "maxLength": ID_CHARACTERS_MAX, "description": "echoed"}
 
 
-def _parameters(served: Served) -> Schema:
+def _meant(served: Served) -> dict[str, Schema]:
+    """The parameters of a request that mean something."""
     named: dict[str, Schema] = {
         "priority": {"type": "integer", "minimum": 0, "maximum": PRIORITY_MAX, "description": "1 is the first"},
         "timeout": {"type": "integer", "minimum": 0, "description": "microseconds; 0: the server's default"},
@@ -260,9 +272,14 @@ def _parameters(served: Served) -> Schema:
             "sequence_start": {"type": "boolean"},
             "sequence_end": {"type": "boolean"},
         }
+    return named
+
+
+def _parameters(served: Served) -> Schema:
     return {
         "type": "object",
-        "properties": named,
+        "properties": _meant(served),
+        "description": "others are without effect",
         "additionalProperties": {"type": ["string", "number", "boolean"], "maxLength": STRING_CHARACTERS_MAX},
         "propertyNames": {"pattern": PARAMETER_NAME},
         "maxProperties": COUNT_MAX,

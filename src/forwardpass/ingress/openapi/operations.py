@@ -82,6 +82,7 @@ OPERATIONS: dict[str, Operation] = {
     "tei_rerank": _task(task.tei_rerank_body, task.tei_rerank_answer, "rank", "embed"),
     "tei_embed": _task(task.tei_embed_body, task.tei_embed_answer, "embed"),
     "tei_predict": _task(task.tei_predict_body, task.tei_predict_answer, "classify"),
+    "tei_any": _task(task.tei_any_body, task.tei_any_answer, "embed", "rank", "classify"),
     "tei_info": Operation(_always(server.TEI_INFO), tasks=("embed", "rank", "classify")),
     "openai_models": _says(server.OPENAI_MODELS),
     "openai_model": _says(server.OPENAI_MODEL),

@@ -27,6 +27,11 @@ class Served:
         return f"{self.pipeline}.{self.number}.{name}"
 
     @property
+    def names(self) -> tuple[str, str]:
+        """What requests that name a model call it: without its number whichever version is current."""
+        return self.pipeline, f"{self.pipeline}:{self.number}"
+
+    @property
     def identifier(self) -> str:
         """The pipeline's name as languages write names."""
         return re.sub(r"\W", "_", self.pipeline)

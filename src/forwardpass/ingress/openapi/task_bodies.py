@@ -1,8 +1,8 @@
 """Bodies of the APIs that name a task, not a pipeline's own inputs: OpenAI's, Cohere's and TEI's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from forwardpass.ingress.dialects import openai_embeddings, openai_moderations
+from forwardpass.ingress.dialects import openai_embeddings, openai_moderations, rerank
 from forwardpass.ingress.dialects.task_body import TEXTS_MAX
 from forwardpass.ingress.openapi.served import Content, Schema, Served, list_of, object_of
 
@@ -11,6 +11,10 @@ _NUMBER: Schema = {"type": "number"}
 _ELEMENT: Schema = {"anyOf": [_NUMBER, {"type": "null"}], "description": "null where it is no finite number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _TRUTH: Schema = {"type": "boolean"}
+_CUT: dict[str, Schema] = {
+    "truncate": {"type": ["boolean", "null"], "description": "false: what would be cut is refused"},
+    "truncation_direction": {"enum": ["left", "right", "Left", "Right", None]},
+}
 _ANY: Schema = {"description": "accepted and without effect"}
 _USAGE = object_of({"prompt_tokens": _COUNT, "total_tokens": _COUNT})
 _SENTENCE = "The quick brown fox jumps over the lazy dog."
@@ -20,7 +24,7 @@ _DOCUMENTS = ["A fox is an animal.", "Paris is a city."]
 def embeddings_body(subjects: Sequence[Served]) -> Content:
     members = {
         "input": _texts_or_ids(subjects),
-        "encoding_format": {"enum": ["float", "base64"]},
+        "encoding_format": {"enum": ["float", "base64", None]},
         **_dimensions(subjects),
     }
     return _json(_named(members, subjects, openai_embeddings.HARMLESS), _for(subjects, {"input": _SENTENCE}))
@@ -55,11 +59,11 @@ def moderations_answer(subjects: Sequence[Served]) -> Content:
 
 
 def rerank_body(subjects: Sequence[Served]) -> Content:
-    return _json(_named(_ranked(), subjects, ("user",)), _for(subjects, _ASKED))
+    return _json(_named(_ranked(), subjects, rerank.HARMLESS), _for(subjects, _ASKED))
 
 
 def cohere_rerank_body(subjects: Sequence[Served]) -> Content:
-    return _json(_named(_ranked(), subjects, ()), _for(subjects, _ASKED))
+    return _json(_named(_ranked(), subjects, rerank.COHERE_HARMLESS), _for(subjects, _ASKED))
 
 
 def rerank_answer(subjects: Sequence[Served]) -> Content:
@@ -73,7 +77,7 @@ def cohere_rerank_answer(subjects: Sequence[Served]) -> Content:
 
 def tei_rerank_body(subjects: Sequence[Served]) -> Content:
     texts = list_of({"type": "string"}, minItems=1, maxItems=TEXTS_MAX)
-    flags = {"raw_scores": _TRUTH, "return_text": _TRUTH, "truncate": _optional("boolean")}
+    flags = {"raw_scores": _optional("boolean"), "return_text": _optional("boolean"), **_CUT}
     asked = {"query": "What is a fox?", "texts": _DOCUMENTS}
     return _json(object_of({"query": _TEXT, "texts": texts, **flags}, tuple(flags)), asked)
 
@@ -83,7 +87,7 @@ def tei_rerank_answer(subjects: Sequence[Served]) -> Content:
 
 
 def tei_embed_body(subjects: Sequence[Served]) -> Content:
-    options = {"normalize": _TRUTH, "truncate": _optional("boolean"), **_dimensions(subjects)}
+    options = {"normalize": _optional("boolean"), **_CUT, **_dimensions(subjects)}
     return _json(object_of({"inputs": _texts_or_ids(subjects), **options}, tuple(options)), {"inputs": _SENTENCE})
 
 
@@ -94,13 +98,31 @@ def tei_embed_answer(subjects: Sequence[Served]) -> Content:
 def tei_predict_body(subjects: Sequence[Served]) -> Content:
     one = list_of(_TEXT, minItems=1, maxItems=1)
     inputs: Schema = {"anyOf": [_TEXT, one, list_of(one, minItems=1, maxItems=TEXTS_MAX)]}
-    options = {"raw_scores": {"const": False}, "truncate": _optional("boolean")}
+    empty: Schema = {"type": ["object", "null"], "maxProperties": 0}
+    options = {"raw_scores": {"enum": [False, None]}, "parameters": empty, **_CUT}
     return _json(object_of({"inputs": inputs, **options}, tuple(options)), {"inputs": _SENTENCE})
 
 
 def tei_predict_answer(subjects: Sequence[Served]) -> Content:
     scores = list_of(object_of({"label": {"type": "string"}, "score": _NUMBER}))
     return _json({"anyOf": [scores, list_of(scores)]})
+
+
+def tei_any_body(subjects: Sequence[Served]) -> Content:
+    return _either(subjects, (tei_embed_body, tei_rerank_body, tei_predict_body))
+
+
+def tei_any_answer(subjects: Sequence[Served]) -> Content:
+    return _either(subjects, (tei_embed_answer, tei_rerank_answer, tei_predict_answer))
+
+
+def _either(subjects: Sequence[Served], contents: Sequence[Callable[[Sequence[Served]], Content]]) -> Content:
+    """One of an embedder's, a ranker's and a classifier's, each of those that there are."""
+    schemas: list[Schema] = []
+    for tasks, content in zip((("embed",), ("rank", "embed"), ("classify",)), contents, strict=True):
+        able = [each for each in subjects if each.signature.task is not None and each.signature.task.kind in tasks]
+        schemas += [content(able)["application/json"]["schema"]] if able else []
+    return _json({"anyOf": schemas})
 
 
 _ASKED: Schema = {"query": "What is a fox?", "documents": _DOCUMENTS}
@@ -113,6 +135,8 @@ def _ranked() -> dict[str, Schema]:
         "documents": {**documents, "minItems": 1, "maxItems": TEXTS_MAX},
         "top_n": {"type": ["integer", "null"], "minimum": 1},
         "return_documents": _optional("boolean"),
+        "truncation": _optional("boolean"),
+        "max_tokens_per_doc": {"type": ["integer", "null"], "minimum": 1},
     }
 
 
@@ -146,14 +170,10 @@ def _optional(kind: str) -> Schema:
 
 def _named(members: dict[str, Schema], subjects: Sequence[Served], harmless: Sequence[str]) -> Schema:
     """With the pipeline's name, which may be left out where only one has the task; what is required is told by names."""
-    names = [name for served in subjects for name in _names(served)]
+    names = [name for served in subjects for name in served.names]
     whole = {"model": {"enum": names}, **members, **dict.fromkeys(harmless, _ANY)}
     required = {"input", "query", "documents"} | ({"model"} if len({each.pipeline for each in subjects}) > 1 else set())
     return object_of(whole, tuple(name for name in whole if name not in required))
-
-
-def _names(served: Served) -> list[str]:
-    return [served.pipeline, f"{served.pipeline}/{served.number}"]
 
 
 def _for(subjects: Sequence[Served], asked: Schema) -> Schema:

@@ -198,6 +198,8 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
                 if left < len(part):
                     counted = special if len(names) == 1 else 0
                     told = {"field": name, "tokens": len(part) + counted, "kept": left + counted}
+                    if loaded.cuts == "left":
+                        told["from"] = "left"  # the beginning is gone, not the end as everywhere else
                     batch.note(row, "truncated", told)
                     part.truncate(left, direction=loaded.cuts)
         if count == 0:

@@ -1,0 +1,91 @@
+"""Where a request that reached a version is written down: once, when it ends, as its client was told of it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from forwardpass.batching.ticket import Part
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failure
+from forwardpass.core.request import Request
+from forwardpass.observe.log import request_ended
+from forwardpass.observe.metrics import Metrics
+from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.rollout.variant import Variant
+
+OK = "ok"
+
+
+def ended_by(error: BaseException) -> Code:
+    """How a request ended that this ended."""
+    if isinstance(error, Failure):
+        return error.code
+    return Code.CANCELLED if isinstance(error, asyncio.CancelledError) else Code.INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The record of a request is what receipt, metrics, statistics and log are made from."""
+
+    receipts: Receipts
+    metrics: Metrics
+    clock: Clock
+
+    def open(self, variant: Variant, request: Request) -> "Entry":
+        return Entry(self, variant, request)
+
+
+class Entry:
+    """One request, from before it is admitted until its answer is encoded: the end of the block is its end.
+
+    ``parts`` are what workers made of it. Its outcome is what the block raised; "ok" where it raised nothing, or the
+    first row's failure where every row has failed.
+    """
+
+    __slots__ = ("_books", "_request", "_variant", "parts")
+
+    def __init__(self, books: Books, variant: Variant, request: Request) -> None:
+        self.parts: Sequence[Part] = ()
+        self._books = books
+        self._variant = variant
+        self._request = request
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        record = self._record(self._outcome() if error is None else ended_by(error))
+        self._books.receipts.keep(record)
+        self._books.metrics.observe(record)
+        self._variant.answered.observe(record)
+        request_ended(record)
+
+    def receipt(self) -> dict[str, Any]:
+        """For the answer itself, so before that is encoded."""
+        return receipt(self._record(self._outcome()))
+
+    def _outcome(self) -> str:
+        rows = sum([part.rows for part in self.parts])
+        failures = [part.failures[min(part.failures)] for part in self.parts if part.failures]
+        return failures[0].code if failures and not rows else OK
+
+    def _record(self, outcome: str) -> Record:
+        request, parts, loaded = self._request, self.parts, self._variant.loaded
+        request.timeline.responded = self._books.clock()
+        return Record(
+            request.id,
+            self._variant.version,
+            request.timeline,
+            [part.batch for part in parts if part.batch is not None],
+            request.rows,
+            sum([len(part.failures) for part in parts]),
+            [note for part in parts for note in part.notes],
+            "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
+            outcome,
+            tokens=sum([part.tokens for part in parts]),
+            trace=request.trace.id if request.trace is not None else "",
+        )
