@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50, help="rounds of each measurement; medians are reported")
     rounds = parser.parse_args().rounds
     image = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
-    figures = [*decoding(image, rounds), form(image, rounds), grpc_over_http(max(3, rounds // 10))]
+    figures = [*decoding(image, rounds), form(image, rounds), *grpc_over_http(max(3, rounds // 10))]
     summarise(figures)
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,10 @@ from forwardpass.rollout.variant import Variant
 
 
 class Server:
-    """Loads by making a variant, and fails for the versions in ``trouble``; ``sources`` have a/1, a/2 and b/1."""
+    """Loads by making a variant, and fails for the versions in ``trouble``; ``sources`` have a/1, a/2 and b/1.
+
+    ``begun`` counts what was begun, which waits for ``go``.
+    """
 
     def __init__(self, folder: Path, *, every: bool = False) -> None:
         self.folder = folder
@@ -26,21 +31,30 @@ class Server:
         self.trouble: dict[Key, Failure] = {}
         self.failures: dict[Key, Failure] = {}
         self.wanted: set[Key] = set()
+        self.acts = Acts()
+        self.begun, self.go = asyncio.Semaphore(0), asyncio.Event()
+        self.go.set()
+        self.meanwhile: Callable[[], None] = lambda: None
         self.told: list[str] = []
         for place in ("a/1", "a/2", "b/1"):
             (folder / place).mkdir(parents=True)
         self.catalogue = Catalogue(
-            [folder], self.routes, self.load, self.unload, self.failures, self.wanted, Acts(), every=every
+            [folder], self.routes, self.load, self.unload, self.failures, self.wanted, self.acts, every=every
         )
 
     async def load(self, found: Found) -> None:
         self.told.append(f"load {found.pipeline}/{found.number}")
+        self.begun.release()
+        await self.go.wait()
+        self.meanwhile()
         if (found.pipeline, found.number) in self.trouble:
             raise self.trouble[found.pipeline, found.number]
         self.add(found.pipeline, found.number)
 
     async def unload(self, pipeline: str, number: int) -> None:
         self.told.append(f"unload {pipeline}/{number}")
+        self.begun.release()
+        await self.go.wait()
         self.routes.remove(self.routes.find(pipeline, number))
 
     def add(self, pipeline: str, number: int, stage: Stage = Stage.READY) -> None:
@@ -48,6 +62,13 @@ class Server:
         variant = Variant(version, threads=1, clock=monotonic_s)
         variant.stage = stage
         self.routes.add(variant)
+
+    def outcome(self, act: Coroutine[Any, Any, None]) -> Code | None:
+        try:
+            asyncio.run(act)
+        except Failure as failure:
+            return failure.code
+        return None
 
     def states(self) -> dict[str, tuple[str, str]]:
         entries = asyncio.run(self.catalogue.index())
@@ -86,12 +107,63 @@ def test_what_is_loaded_is_not_loaded_again(tmp_path: Path) -> None:
     assert server.told == []
 
 
-def test_a_load_of_what_is_being_loaded_waits_and_is_content(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stage", "outcome"), [(Stage.READY, None), (Stage.DRAINING, Code.NOT_READY)])
+def test_a_load_that_somebody_else_did_meanwhile_is_done_if_it_answers(
+    tmp_path: Path, stage: Stage, outcome: Code | None
+) -> None:
     server = Server(tmp_path)
-    server.add("a", 2, Stage.LOADING)
     server.trouble["a", 2] = Refused(Code.CONFLICT, "loaded already")
-    asyncio.run(server.catalogue.load("a"))
+    server.meanwhile = lambda: server.add("a", 2, stage)
+    assert server.outcome(server.catalogue.load("a")) is outcome
     assert server.told == ["load a/2"]
+
+
+def test_a_load_and_an_unload_go_on_though_nobody_waits_any_more(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+
+    async def run() -> None:
+        for act, state in ((server.catalogue.load, "READY"), (server.catalogue.unload, "UNAVAILABLE")):
+            server.go.clear()
+            asked = asyncio.create_task(act("a"))
+            await asyncio.wait_for(server.begun.acquire(), 5.0)
+            asked.cancel()
+            await asyncio.wait((asked,))
+            server.go.set()
+            await server.acts.ended()
+            assert [entry["state"] for entry in await server.catalogue.index()][1] == state
+
+    asyncio.run(run())
+
+
+def test_a_load_that_fails_though_nobody_waits_is_told_in_the_log_and_the_index(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(tmp_path)
+    server.trouble["a", 2] = Misconfigured(Code.MODEL_INVALID, "bad")
+
+    async def run() -> None:
+        server.go.clear()
+        asked = asyncio.create_task(server.catalogue.load("a"))
+        await asyncio.wait_for(server.begun.acquire(), 5.0)
+        asked.cancel()
+        server.go.set()
+        await asyncio.wait((asked,))
+        await server.acts.ended()
+
+    asyncio.run(run())
+    assert "bad" in caplog.text and "nobody waited" in caplog.text
+    assert server.states()["a/2"] == ("UNAVAILABLE", "could not be loaded: model_invalid")
+
+
+def test_an_unload_gives_up_what_failed(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.failures["a", 1] = Misconfigured(Code.MODEL_INVALID, "bad")
+    server.wanted |= {("a", 1), ("a", 2), ("b", 1)}
+    server.trouble["a", 2] = Misconfigured(Code.MODEL_INVALID, "bad too")
+    assert server.outcome(server.catalogue.load("a")) is Code.MODEL_INVALID
+    asyncio.run(server.catalogue.unload("a"))
+    assert server.told == ["load a/2", "unload a/1", "unload a/2"]
+    assert server.states()["a/2"] == ("UNAVAILABLE", "unloaded")
 
 
 def test_a_load_that_fails_says_no_path_and_the_log_says_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

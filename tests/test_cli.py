@@ -74,6 +74,16 @@ def test_check_warns_of_a_model_that_could_not_be_tried_and_shows_what_it_said(t
     assert "the model was called" in result.stderr
 
 
+def test_check_says_what_a_pipeline_is_to_clients_and_what_its_scores_are(tmp_path: Path) -> None:
+    inputs = "".join(f'[[inputs]]\nname = "{name}"\ntype = "text"\n' for name in ("query", "document"))
+    step = '[[steps]]\nuse = "steps:score"\noutput = "score"\ndatatype = "FP32"\n'
+    code = "def score(query: str, document: str) -> float:\n    return 1.0\n"
+    place = folder(tmp_path / "pairs" / "1", f'{inputs}{step}[task]\nkind = "rank"\nscale = "logit"\n', code)
+    run(tmp_path / "data", "trust", place)
+    result = run(tmp_path / "data", "check", place)
+    assert "    task   rank, scale logit\n" in result.stdout, result.stderr
+
+
 def test_predict_by_path_says_why_the_model_failed(tmp_path: Path) -> None:
     place = folder(tmp_path / "own" / "1", OWN_MODEL, WANTS_POSITIVE)
     run(tmp_path / "data", "trust", place)

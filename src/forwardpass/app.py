@@ -87,7 +87,8 @@ class App:
         )
         control = control_endpoints(catalogue)
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
-        edge, limits = edge_of(settings, clock), _http_limits(settings)
+        limits = _http_limits(settings)
+        edge = edge_of(settings, limits, clock)
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
@@ -278,12 +279,12 @@ class App:
         """
         run = self.settings.run
         await _either(self._hurry, run.ready_grace_s)
-        listeners = [listener for listener in (self.http, self.grpc) if listener is not None]
-        for listener in listeners:
-            listener.listeners.close()
+        servers = [server for server in (self.http, self.grpc) if server is not None]
+        for server in servers:
+            server.listeners.close()
 
         async def drain(grace_s: float) -> None:
-            await asyncio.gather(*[listener.drain(grace_s) for listener in listeners])
+            await asyncio.gather(*[server.drain(grace_s) for server in servers])
 
         for end in (drain, self.fleet.close):
             ending, hurry = asyncio.create_task(end(run.drain_s)), asyncio.create_task(self._hurry.wait())
@@ -334,7 +335,7 @@ def _http_limits(settings: Settings) -> HttpLimits:
         body_bytes_max=limits.body_bytes_max,
         connections_max=limits.connections_max,
         connections_per_address_max=limits.connections_per_address_max,
-        hosts=settings.data.hosts,
+        hosts=tuple(map(str.lower, settings.data.hosts)),
     )
 
 

@@ -325,14 +325,14 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
         return [
             *(f"    input  {describe(column)}" for column in columns),
             *(f"    output {describe(field)}" for field in outputs),
-            *(f"    task   {_told(task)}" for task in (variant.signature.task,) if task is not None),
+            *(f"    task   {_described(task)}" for task in (variant.signature.task,) if task is not None),
             f"    batching {variant.batching_reason}{differ}",
             f"    loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
             *(f"warning: {warning}" for warning in variant.loaded.warnings),
         ]
 
 
-def _told(task: "Task") -> str:
+def _described(task: "Task") -> str:
     return f"{task.kind}, scale {task.scale}" if task.kind == "rank" else task.kind
 
 

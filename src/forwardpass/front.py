@@ -22,6 +22,7 @@ from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.inference import Inference
+from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.platform_routes import data_routes
 from forwardpass.ingress.rates import Quota, Rates
 from forwardpass.ingress.route_table import routes_of
@@ -73,14 +74,15 @@ def control_endpoints(repository: Repository) -> dict[str, Endpoint]:
     return {**ModelControl(repository).endpoints(), **Containers(repository).endpoints(), **log_settings.ENDPOINTS}
 
 
-def edge_of(settings: Settings, clock: Clock) -> Edge:
+def edge_of(settings: Settings, limits: HttpLimits, clock: Clock) -> Edge:
     """What holds for every request, whichever way it comes."""
-    data, limits = settings.data, settings.limits
+    data, given = settings.data, settings.limits
     return Edge(
-        Origins(frozenset(map(str.encode, data.cors_origins))),
-        Rates(Quota(limits.requests_per_minute), clock) if limits.requests_per_minute else None,
-        KeptAnswers(limits.idempotency_ttl_s, limits.idempotency_bytes_max, clock),
+        Origins(frozenset(map(str.encode, data.cors_origins)), frozenset(map(str.encode, limits.hosts))),
+        Rates(Quota(given.requests_per_minute), clock) if given.requests_per_minute else None,
+        KeptAnswers(given.idempotency_ttl_s, given.idempotency_bytes_max, clock),
         data.compress_bytes_min,
+        limits,
     )
 
 

@@ -92,6 +92,7 @@ def test_a_text_that_fails_fails_its_request_by_its_place(tasks: Server) -> None
         ("/v1/rerank", {"model": "pairs", "query": "ab", "documents": ["c", "abc", "a"]}),
         ("/v2/rerank", {"model": "pairs", "query": "ab", "documents": ["c", "abc", "a"]}),
         ("/rerank", {"query": "ab", "texts": ["c", "abc", "a"]}),
+        ("/", {"query": "ab", "texts": ["c", "abc", "a"]}),
     ],
 )
 def test_documents_are_ranked(tasks: Server, path: str, body: Any) -> None:
@@ -119,6 +120,14 @@ def test_texts_are_moderated_by_the_version_that_is_named(tasks: Server) -> None
     ]
     assert flagged == [[False, True], [False, False], [False, False]]
     assert post(tasks, "/predict", {"inputs": "oh!"}).json[0] == {"label": "harassment", "score": 0.75}
+
+
+def test_whoever_has_the_bare_address_asks_there(tasks: Server) -> None:
+    assert post(tasks, "/", {"inputs": "aab", "normalize": False}).json == [[2.0, 1.0, 0.0]]
+    assert post(tasks, "/", {"inputs": "oh!", "raw_scores": False}).json[0] == {"label": "harassment", "score": 0.75}
+    refused = post(tasks, "/", {"inputs": "aab", "query": "b"})
+    assert (refused.status, refused.json["error_type"]) == (400, "validation")
+    assert tasks.get("/").json == {"status": "alive"}
 
 
 def test_models_are_listed_for_openai_and_kserve_at_once(tasks: Server) -> None:

@@ -82,7 +82,7 @@ def test_every_example_is_answered_as_documented(documented: Server) -> None:
 def test_everything_that_can_be_read_is_read_as_documented(documented: Server) -> None:
     whole = document(documented)
     for path, method, operation in operations(whole):
-        names = {"pipeline": "numbers", "version": "2", "asset": "try.css"}
+        names = {"pipeline": "numbers", "version": "2", "model": "numbers:2", "asset": "try.css"}
         reply = documented.call(method, path.format(**names)) if method == "GET" else None
         if reply is not None:
             content = operation["responses"]["200"].get("content", {})

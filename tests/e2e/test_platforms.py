@@ -92,11 +92,16 @@ def test_a_refusal_at_invocations_has_the_shape_of_mlflow(container: Server) -> 
     assert (refused.status, refused.json["error_code"]) == (400, "BAD_REQUEST")
     parquet = post(container, "/invocations", "PAR1", Content_Type="application/vnd.apache.parquet")
     assert (parquet.status, "text/csv" in parquet.json["message"]) == (415, True)
+    no_form = post(container, "/invocations", {"instances": ROWS}, Accept="text/html")
+    assert (no_form.status, no_form.json["code"]) == (406, "not_acceptable")
 
 
 def test_kserve_v1_predicts(container: Server) -> None:
     reply = post(container, "/v1/models/shout:predict", {"instances": ["a", {"text": "b"}]})
     assert reply.json == {"predictions": ["A", "B"]}
+    asked = {"instances": ["a"], "signature_name": "serving_default"}
+    assert post(container, "/v1/models/shout/versions/1:predict", asked).json == {"predictions": ["A"]}
+    assert post(container, "/v1/models/shout/versions/2:predict", asked).status == 404
     bad = post(container, "/v1/models/shout:predict", {"instances": ["bad", "b"]})
     assert bad.status == 400 and isinstance(bad.json["error"], str) and bad.json["error"].startswith("row 0: ")
     assert post(container, "/v1/models/none:predict", {"instances": ["a"]}).status == 404
@@ -145,6 +150,6 @@ def test_a_container_that_loads_is_not_well_yet(models: Path, data: Path, tmp_pa
                     "\n\ndef slow(text: str) -> str:\n    return text\n")  # fmt: skip
     forwardpass("trust", tmp_path / "late", data=data)
     with serving(tmp_path / "late", data=data, ready=False) as starting:
-        assert starting.get("/ping").status == 503
+        assert [starting.get(path).status for path in ("/ping", "/info", "/v2/models/late")] == [503] * 3
         threading.Thread(target=(tmp_path / "go").touch).start()
         wait_until(lambda: starting.get("/ping").status == 200)

@@ -4,6 +4,7 @@ repeated requests, and limits of rate."""
 import gzip
 import json
 import signal
+import socket
 import ssl
 import subprocess
 import zlib
@@ -126,6 +127,43 @@ def test_a_page_of_a_named_origin_may_ask_and_no_other(transport: Transport) -> 
     assert set(preflight.headers["access-control-allow-methods"].split(", ")) == {"POST", "DELETE"}
     assert (mine.status_code, mine.headers["access-control-allow-origin"]) == (200, PAGE)
     assert (other.status_code, other.json()["error"]["code"]) == (403, "forbidden")
+
+
+def test_a_page_of_a_host_that_was_rebound_to_this_machine_unloads_nothing(repository: Path, data: Path) -> None:
+    settings = {"data.model_control": "true", "data.hosts": json.dumps(["localhost", "127.0.0.1", "Named.Example"])}
+    path = "/v2/repository/models/identity/unload"
+    with serving(repository / "identity", data=data, settings={"data.model_control": "true"}) as server:
+        rebound = server.call("POST", path, headers={"Host": "evil.example", "Origin": "http://evil.example"})
+        assert (rebound.status, rebound.code) == (403, "forbidden")
+        own = server.call("POST", "/v2/repository/index", headers={"Origin": f"http://127.0.0.1:{server.port}"})
+        assert own.status == 200 and own.json[0]["state"] == "READY"
+    with serving(repository / "identity", data=data, settings=settings) as server:
+        named = {"Host": "named.example", "Origin": "https://named.example"}
+        assert server.call("POST", path, headers=named).status == 200
+
+
+def test_sigterm_waits_for_no_idle_tls_connection(repository: Path, data: Path, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issue(authority, tmp_path)
+    settings = {"data.tls_certificate": tmp_path / "server.pem", "data.tls_key": tmp_path / "server.key"}
+    with serving(repository / "identity", data=data, settings=settings) as server:
+        client_tls = ssl.create_default_context()
+        authority.configure_trust(client_tls)
+        idle = socket.create_connection(("127.0.0.1", server.port))
+        with client_tls.wrap_socket(idle, server_hostname="localhost"):
+            server.terminate()
+            assert wait_until(lambda: server.process.poll() is not None) < 8  # run.drain_s is 10
+
+
+def test_the_operator_may_hang_up_or_ask_for_a_web_socket_and_nothing_is_logged(repository: Path, data: Path) -> None:
+    with serving(repository / "identity", data=data) as server:
+        before = server.log.read_text()
+        asked = b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\n"
+        for rest in (b"Content-Length: 100\r\n\r\n{", b"Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", server.admin_port)) as client:
+                client.sendall(asked + rest)
+        wait_until(lambda: server.get("/live", admin=True).status == 200)
+        assert server.log.read_text() == before
 
 
 def test_a_repeated_request_is_run_once(transport: Transport) -> None:

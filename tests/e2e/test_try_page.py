@@ -108,6 +108,15 @@ def test_text_and_form_follow_each_other(page: Page) -> None:
     assert page.value("document.querySelector('#field-x').value") == "[20,22]"
 
 
+def test_a_number_is_sent_as_it_was_written(page: Page) -> None:
+    choose(page, NUMBERS)
+    page.type("#field-x", "[9007199254740993, 1.0]")
+    page.click(".switch button:last-child")
+    page.click(".switch button:first-child")  # to the text and back
+    assert "9007199254740993,1.0" in page.value("document.querySelector('#field-x').value")
+    assert "[9007199254740993, 1.0]" in page.text(".command")
+
+
 def test_what_a_form_cannot_show_stays_text(page: Page) -> None:
     choose(page, NUMBERS)
     page.click(".switch button:last-child")

@@ -20,7 +20,7 @@ LONG_AGO = 1_000_000_000  # files that were just written are given a second to s
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """books/1: batches of 8; spare/1 and 2; slow/1: one row at a time, two may wait; scores/1: FP32 [4]."""
+    """books/1: batches of 8; spare/1 and 2; slow/1: one row at a time, two may wait; scores/1: FP32 [4]; half/1: FP16 [4]."""
     root = tmp_path_factory.mktemp("models")
     write_own(root / "books" / "1", OWN_MODEL + "\n[batch]\nrows_max = 8\n")
     for number in (1, 2):
@@ -28,6 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_own(root / "slow" / "1", OWN_MODEL + "\n[batch]\nrows_max = 1\n[queue]\nrows_max = 2\n")
     (root / "scores" / "1").mkdir(parents=True)
     fixtures_onnx.identity(root / "scores" / "1" / "model.onnx")
+    fixtures_onnx.identity(root / "half" / "1" / "model.onnx", kind=fixtures_onnx.HALF)
     for path in root.rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
     return root
@@ -108,7 +109,7 @@ def test_the_books_balance_whatever_becomes_of_requests(served: Server) -> None:
     partial = served.predict("books", {"instances": [{"x": [1.0, 1.0]}, {"x": [-1.0, 0.0]}]})
     assert partial.status == 200 and b"engine_failed" in partial.body
     assert infer(served, "books", [[1500.0, 0.0]], parameters={"timeout": 50_000}).code == "deadline_exceeded"
-    wait_until(lambda: executed_rows(books(served)) == 24 + 1 + 2 + 1)  # it ran to its end, for nobody
+    wait_until(lambda: executed_rows(books(served)) == 24 + 2 + 1)  # it ran to its end, for nobody
     leave_while_it_runs(served, "books", 1300.0)
     assert infer(served, "books", [[-2.0, 0.0]]).code == "worker_crashed"
     wait_until(lambda: served.version("books")["ready"])
@@ -117,7 +118,29 @@ def test_the_books_balance_whatever_becomes_of_requests(served: Server) -> None:
     found = books(served)
     assert ended(found) == {"success": 12, "fail": 6}
     assert found["inference_count"] == 24 + 1
-    assert executed_rows(found) == 24 + 1 + 2 + 1 + 1  # two rows failed, one came too late, one for nobody
+    assert executed_rows(found) == 24 + 2 + 1 + 1  # one beside a row that failed, one too late, one for nobody
+
+
+def test_an_answer_that_has_no_form_in_what_was_asked_for_is_a_failure(served: Server) -> None:
+    """The client was told 400: a success of the version it is not, nor of the receipt."""
+    half = {"name": "x", "datatype": "FP16", "shape": [1, 4], "parameters": {"binary_data_size": 8}}
+    head = json.dumps({"inputs": [half]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    refused = served.call("POST", "/v2/models/half/infer", head + bytes(8), headers)
+    assert (refused.status, refused.code) == (400, "datatype_mismatch")
+    found = books(served, "half")
+    assert (ended(found), found["inference_count"], found["execution_count"]) == ({"success": 0, "fail": 1}, 0, 1)
+    receipt = served.get(f"/receipts/{refused.headers['x-request-id']}", admin=True).json
+    assert receipt["outcome"] == "datatype_mismatch"
+
+
+def test_a_request_whose_rows_all_fail_ended_as_its_client_was_told(served: Server) -> None:
+    anew(served, "books")
+    failed = infer(served, "books", [[-1.0, 0.0]])
+    receipt = served.get(f"/receipts/{failed.headers['x-request-id']}", admin=True).json
+    assert (failed.code, receipt["outcome"]) == ("engine_failed", "engine_failed")
+    found = books(served)
+    assert (ended(found), found["execution_count"], executed_rows(found)) == ({"success": 0, "fail": 1}, 0, 0)
 
 
 def taken(server: Server, pipeline: str) -> bool:
@@ -140,7 +163,7 @@ def leave_while_it_runs(server: Server, pipeline: str, first: float) -> None:
 
 def test_the_statistics_of_all_stand_before_a_pipeline_of_that_name(served: Server) -> None:
     names = [found["name"] for found in served.get("/v2/models/stats").json["model_stats"]]
-    assert names == ["books", "scores", "slow", "spare"]
+    assert names == ["books", "half", "scores", "slow", "spare"]
     assert [found["version"] for found in served.get("/v2/models/spare/versions/2/stats").json["model_stats"]] == ["2"]
     assert served.get("/v2/models/spare/versions/1/stats").code == "version_not_found"
     assert served.get("/v2/models/nobody/stats").code == "pipeline_not_found"

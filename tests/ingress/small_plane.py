@@ -56,9 +56,11 @@ class SmallPlane:
         method: bytes = b"POST",
         path: str = "/infer/p",
         peer: str = "",
+        query: str = "",
     ) -> HttpAnswer:
-        lower = {b"host": b"here:8000"} | {k.lower().encode(): v.encode() for k, v in (headers or {}).items()}
-        return await self.plane.respond(HttpRequest(method, path, "", lower, body, self.clock(), peer))
+        lower = {b"host": b"localhost:8000"} | {k.lower().encode(): v.encode() for k, v in (headers or {}).items()}
+        encoding = lower.get(b"content-encoding", b"")
+        return await self.plane.respond(HttpRequest(method, path, query, lower, body, self.clock(), peer, encoding))
 
     def ask(
         self,
@@ -68,8 +70,9 @@ class SmallPlane:
         method: bytes = b"POST",
         path: str = "/infer/p",
         peer: str = "",
+        query: str = "",
     ) -> HttpAnswer:
-        return asyncio.run(self.asked(body, headers, method=method, path=path, peer=peer))
+        return asyncio.run(self.asked(body, headers, method=method, path=path, peer=peer, query=query))
 
 
 async def counting(call: Call) -> HttpAnswer:

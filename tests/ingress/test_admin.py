@@ -1,7 +1,8 @@
 """The admin plane in process: every route of the table, and what a browser on the same machine must not be able to do."""
 
+import asyncio
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
@@ -174,6 +175,33 @@ def test_every_answer_has_an_id(client: TestClient) -> None:
 def test_a_body_that_has_no_meaning_is_refused(client: TestClient, operator: Operator) -> None:
     assert_problem(client.post("/pipelines/p/versions/1/load", content=b"{}"), 400)
     assert operator.told == []
+
+
+@pytest.mark.parametrize("route", ADMIN, ids=lambda route: f"{route.method.decode()} {route.pattern}")
+def test_only_health_may_be_asked_with_a_query(client: TestClient, route: Route) -> None:
+    answer = client.request(route.method.decode(), path_of(route) + "?verbose=1")
+    assert answer.status_code == (200 if route.scope == "open" else 400)
+    assert route.scope == "open" or answer.headers["x-error-code"] == "unknown_field"
+
+
+def test_a_client_that_hangs_up_in_its_body_is_no_defect(
+    client: TestClient, operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/v2/repository/index", "query_string": b"", "root_path": "",
+        "scheme": "http", "server": ("127.0.0.1", 8002), "headers": [(b"host", b"127.0.0.1:8002")],
+    }  # fmt: skip
+    asyncio.run(cast(Any, client.app)(scope, receive, send))
+    assert caplog.records == []
+    assert sent[0]["status"] == 499
 
 
 def path_of(route: Route) -> str:

@@ -1,10 +1,16 @@
 """Pages of other origins are refused unless the settings name them, and then told what browsers need (Fetch standard)."""
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.ingress.small_plane import SmallPlane, counting, headers_of
 
-from forwardpass.ingress.cors import Origins
+import forwardpass
+from forwardpass.ingress.cors import TAKEN, Origins
+from forwardpass.ingress.dialects import turns
 from forwardpass.ingress.edge import Edge
+from forwardpass.ingress.idempotency import DECIDING
 
 PAGE = "https://app.example"
 ASKING = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
@@ -20,7 +26,9 @@ def opened() -> SmallPlane:
     return SmallPlane(Edge(Origins(frozenset([PAGE.encode()]))), counting)
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://here:8001", "http://here", "http://", PAGE])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:8001", "http://localhost", "http://", PAGE]
+)
 @pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE", b"PATCH", b"OPTIONS", b"HEAD"])
 def test_a_page_of_another_origin_is_refused_whatever_the_method(
     closed: SmallPlane, origin: str, method: bytes
@@ -30,15 +38,49 @@ def test_a_page_of_another_origin_is_refused_whatever_the_method(
     assert closed.runs == 0 and "access-control-allow-origin" not in headers_of(answer)
 
 
-@pytest.mark.parametrize("origin", ["http://here:8000", "https://HERE:8000"])
+@pytest.mark.parametrize("origin", ["http://localhost:8000", "https://LOCALHOST:8000"])
 def test_a_page_of_the_servers_own_may_ask(closed: SmallPlane, origin: str) -> None:
     assert closed.ask(headers={"Origin": origin}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("[::1]", 200), ("localhost", 200), ("named.example", 200),
+        ("NAMED.example:443", 200), ("evil.example", 403), ("evil.example:8000", 403), ("127.0.0.1.evil.example", 403),
+        ("named.example.evil.example", 403), ("192.0.2.7:8000", 403), ("", 403),
+    ],
+)  # fmt: skip
+def test_a_page_is_of_the_server_only_by_a_name_that_cannot_be_rebound(host: str, status: int) -> None:
+    small = SmallPlane(Edge(Origins(hosts=frozenset([b"named.example"]))), counting)
+    assert small.ask(headers={"Origin": f"http://{host}", "Host": host}).status == status
+    assert small.ask(headers={"Host": host}).status == 200
+
+
+def test_every_header_that_is_read_may_be_sent_by_a_page() -> None:
+    ingress = Path(forwardpass.__file__).parent / "ingress"
+    text = "".join(source.read_text() for source in [*ingress.glob("*.py"), *ingress.glob("dialects/*.py")])
+    read = {name for found in READ.findall(text) for name in found if name}
+    read |= {name.decode() for name in (*turns.HEADERS, *DECIDING)}
+    assert {"x-amzn-sagemaker-target-model", "x-request-priority", "inference-header-content-length"} <= read
+    assert read - BY_BROWSERS - TAKEN == set()
+
+
+READ = re.compile(
+    r"""(?:headers\.get\(|headers\[|_header\(http, |^[A-Z_]+ = )b"([a-z-]+)"|b"([a-z-]+)" in [\w.]*headers""",
+    re.MULTILINE,
+)
+BY_BROWSERS = {
+    "accept-encoding", "access-control-request-headers", "access-control-request-method", "connection",
+    "content-length", "expect", "host", "origin", "transfer-encoding",
+}  # fmt: skip
+"""Those that a page has no say in."""
 
 
 def test_without_origins_in_the_settings_options_is_a_method_like_others(closed: SmallPlane) -> None:
     answer = closed.ask(method=b"OPTIONS")
     assert (answer.status, headers_of(answer)["allow"]) == (405, "POST")
-    assert closed.ask(headers={"Origin": "http://here:8000"}, method=b"OPTIONS").status == 405
+    assert closed.ask(headers={"Origin": "http://localhost:8000"}, method=b"OPTIONS").status == 405
 
 
 def test_a_preflight_says_what_a_path_takes(opened: SmallPlane) -> None:

@@ -2,12 +2,17 @@
 
 import asyncio
 
+import pytest
+from msgspec.structs import replace
+
 from forwardpass.core.clock import monotonic_s
-from forwardpass.core.pipeline import Pipeline, Step, Version
+from forwardpass.core.pipeline import Pipeline, Signature, Step, Version
+from forwardpass.core.request import Answer
+from forwardpass.core.tensor import Tensor
 from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialects.table import DIALECTS
 from forwardpass.ingress.endpoints.description import Description
-from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN, Inference
+from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN, Inference, work_of
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.observe.metrics import Metrics
@@ -34,6 +39,34 @@ def test_a_version_is_in_use_while_a_body_for_it_is_decoded_in_a_thread() -> Non
         assert variant.running == 0
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "size", "waits"),
+    [
+        ("/predict/p", "application/json", OFF_LOOP_BYTES_MIN // 16, True), ("/predict/p", "application/json", 4096, False),
+        ("/predict/p", "image/png", OFF_LOOP_BYTES_MIN // 16, False), ("/predict/p", "image/png", OFF_LOOP_BYTES_MIN, True),
+        ("/v2/models/p/infer", "application/json", OFF_LOOP_BYTES_MIN // 16, False),
+    ],
+)  # fmt: skip
+def test_a_body_that_may_be_many_small_rows_is_read_in_a_thread_sooner(
+    path: str, kind: str, size: int, waits: bool
+) -> None:
+    async def run() -> None:
+        plane, variant, _ = serving()
+        http = post(path, b" " * size)
+        asking = asyncio.create_task(plane.respond(replace(http, headers={b"content-type": kind.encode()})))
+        await asyncio.sleep(0)
+        assert variant.running == waits
+        assert (await asking).status in (400, 415)
+
+    asyncio.run(run())
+
+
+def test_an_answer_of_many_rows_is_much_work_be_they_ever_so_small() -> None:
+    numbers = Tensor("FP32", (256,), bytes(1024))
+    assert work_of(Answer(VERSION, Signature((), ()), {"x": numbers}, 256, {}, ())) >= OFF_LOOP_BYTES_MIN
+    assert work_of(Answer(VERSION, Signature((), ()), {"x": numbers}, 1, {}, ())) < OFF_LOOP_BYTES_MIN
 
 
 def test_requests_that_reach_no_pipeline_are_counted_by_how_they_ended() -> None:

@@ -39,7 +39,6 @@ def test_what_framing_refuses_has_the_shape_of_its_path(served: Served, path: st
     assert shape(served, f"POST {path}?x", "Content-Length: 99999999") == (413, wanted)
     assert shape(served, f"POST {path}", "Transfer-Encoding: chunked", body=b"what\r\n") == (400, wanted)
     assert shape(served, f"POST {path}", "Content-Encoding: br") == (415, wanted)
-    assert shape(served, f"POST {path}", "Content-Encoding: gzip", "Content-Length: 1", body=b"x") == (400, wanted)
     assert shape(served, f"POST {path}?{'x' * 9000}") == (414, wanted)
 
 

@@ -10,7 +10,7 @@ from forwardpass.core.pipeline import Field, Input, Signature
 from forwardpass.core.request import Request
 from forwardpass.core.tensor import pack_bytes
 from forwardpass.core.timeline import Timeline
-from forwardpass.ingress.grpc.decoding import decode_infer
+from forwardpass.ingress.grpc.decoding import InferCall, decode_infer
 from forwardpass.ingress.grpc.messages import Message, classes
 
 OUTPUTS = (Field("y", "FP32", (3,)),)
@@ -51,7 +51,8 @@ def explicit(datatype: str, **contents: Any) -> Message:
 
 
 def decoded(asked: Message, signature: Signature | None = None) -> Request:
-    return decode_infer(asked, signature or tensor(), "id-1", Timeline())
+    call = InferCall(asked, asked.raw_input_contents, asked.ByteSize())
+    return decode_infer(call, signature or tensor(), "id-1", Timeline())
 
 
 def refused(asked: Message, signature: Signature | None = None) -> Refused:
@@ -193,6 +194,12 @@ def test_what_is_wrong_is_refused_with_its_code_and_place(name: str) -> None:
     asked, code, place = REFUSED[name]
     refusal = refused(asked)
     assert (refusal.code, refusal.field) == (code, place), refusal.text
+
+
+def test_a_name_that_a_client_made_up_is_told_escaped() -> None:
+    asked = raw(1, 2)
+    asked.parameters["\x1b[31m"].SetInParent()
+    assert refused(asked).text == r"/parameters/\x1b[31m: has no value"
 
 
 @pytest.mark.parametrize(("datatype", "value"), [("INT8", 128), ("INT16", -(2**15) - 1), ("UINT8", 256)])

@@ -1,7 +1,6 @@
 """Raw bytes against the running server: what each row is answered with, and whether the connection is closed."""
 
 import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -141,12 +140,7 @@ TAKEN: dict[str, tuple[bytes, str, bytes]] = {
     "100 headers": (head(*[b"X: a"] * 99), "/", b""),
     "URL at the limit": (start(b"GET /" + b"x" * 8191 + b" HTTP/1.1"), "/" + "x" * 8191, b""),
     "IPv6 host": (head(host=b"Host: [::1]:80\r\n"), "/", b""),
-    "gzip": (head(b"Content-Encoding: gzip", b"Content-Length: %d" % len(GZIPPED)) + GZIPPED, "/", b"hello " * 100),
-    "deflate": (
-        head(b"Content-Encoding: deflate", b"Content-Length: 13") + zlib.compress(b"hello"),
-        "/",
-        b"hello",
-    ),
+    "gzip": (head(b"Content-Encoding: gzip", b"Content-Length: %d" % len(GZIPPED)) + GZIPPED, "/", GZIPPED),
 }
 
 
@@ -170,50 +164,21 @@ def test_repeated_headers_are_joined_and_names_lower_cased(served: Served) -> No
     assert served.requests[-1].headers[b"x-tag"] == b"a, b"
 
 
-BAD_ENCODINGS = {
-    "truncated": GZIPPED[:-5],
-    "corrupt": GZIPPED[:20] + bytes(5) + GZIPPED[25:],
-    "not gzip": b"hello",
-    "trailing garbage": GZIPPED + b"x",
-    "two members": GZIPPED + GZIPPED,
-    "empty": b"",
-}
-
-
-@pytest.mark.parametrize("row", BAD_ENCODINGS)
-def test_a_body_that_is_not_its_encoding_is_refused(served: Served, row: str) -> None:
-    body = BAD_ENCODINGS[row]
-    before = len(served.requests)
-    reply = raw(served, head(b"Content-Encoding: gzip", b"Content-Length: %d" % len(body)) + body, wait_s=0.05)
-    assert reply.statuses == [400] and "bad_encoding" in reply.head
-    assert len(served.requests) == before
-
-
-@pytest.mark.parametrize("coding", [b"gzip", b"GZIP", b"x-gzip"])
-def test_a_coding_is_known_by_each_of_its_names(served: Served, coding: bytes) -> None:
-    request = head(b"Content-Encoding: " + coding, b"Content-Length: %d" % len(GZIPPED)) + GZIPPED
+@pytest.mark.parametrize(
+    ("name", "coding"), [(b"gzip", b"gzip"), (b"GZIP", b"gzip"), (b"x-gzip", b"gzip"), (b"deflate", b"deflate")]
+)
+def test_a_coding_is_known_by_each_of_its_names_and_left_to_whoever_lets_the_request_in(
+    served: Served, name: bytes, coding: bytes
+) -> None:
+    request = head(b"Content-Encoding: " + name, b"Content-Length: %d" % len(GZIPPED)) + GZIPPED
     assert raw(served, request, wait_s=0.05).statuses == [200]
-    assert served.requests[-1].body == gzip.decompress(GZIPPED)
+    assert (served.requests[-1].body, served.requests[-1].encoding) == (GZIPPED, coding)
 
 
 @pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip, gzip", b"gzip, deflate", b""])
 def test_a_coding_that_cannot_be_undone_is_told_those_that_can(served: Served, coding: bytes) -> None:
     reply = raw(served, head(b"Content-Encoding: " + coding, b"Content-Length: 2") + b"[]", wait_s=0.05)
     assert reply.statuses == [415] and "Accept-Encoding: gzip, deflate" in reply.head
-
-
-@pytest.mark.parametrize("size", [1024 * 1024 + 1, 50_000_000])
-def test_a_body_that_unpacks_past_the_limit_is_refused(served: Served, size: int) -> None:
-    bomb = gzip.compress(bytes(size))
-    assert raw(served, head(b"Content-Encoding: gzip", b"Content-Length: %d" % len(bomb)) + bomb).statuses == [413]
-
-
-def test_a_ratio_above_the_limit_is_refused_only_beyond_one_mebibyte() -> None:
-    with serving(limits=replace(LIMITS, body_bytes_max=4 * 1024 * 1024)) as served:
-        for size, status in ((1024 * 1024, 200), (1024 * 1024 + 1, 413)):
-            bomb = gzip.compress(bytes(size))
-            request = head(b"Content-Encoding: gzip", b"Content-Length: %d" % len(bomb)) + bomb
-            assert raw(served, request, wait_s=0.3).statuses == [status]
 
 
 @pytest.mark.parametrize("host, status", [(b"A.example:8080", 200), (b"a.example", 200), (b"evil.example", 421)])

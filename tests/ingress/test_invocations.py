@@ -66,6 +66,7 @@ FORMS: dict[str, tuple[Any, str]] = {
     "CSV": (FRAME.to_csv(index=False), CSV),
     "CSV with quotes and CR LF": ('"age","city"\r\n30,"Bern"\r\n41.5,\r\n', CSV),
     "CSV without a header": ("30,Bern\n41.5,", f"{CSV}; header=absent"),
+    "CSV without a header, which is not said": ("30,Bern\n41.5,", CSV),
     "JSON lines": (FRAME.to_json(orient="records", lines=True), LINES),
 }  # fmt: skip
 
@@ -103,9 +104,16 @@ def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(first: str) -> No
     assert decoded("0,1,2,3", FLOWER, f"{CSV}; header=absent") == [[[0, 1, 2, 3]]]
 
 
-def test_a_first_line_that_names_no_column_is_not_lost() -> None:
-    failure = refused("30,Bern\n41,Basel\n", NAMED, CSV)
-    assert (failure.code, "header=absent" in failure.text) == (Code.UNKNOWN_FIELD, True)
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ("Alter,Stadt", Code.UNKNOWN_FIELD), (",Bern", Code.UNKNOWN_FIELD), ("30,Bern,1", Code.UNKNOWN_FIELD),
+        ("0,1", Code.UNSUPPORTED_MEDIA_TYPE),
+    ],
+)  # fmt: skip
+def test_a_first_line_that_may_be_a_header_without_a_known_name_is_not_lost(first: str, code: Code) -> None:
+    failure = refused(f"{first}\n41,Basel\n", NAMED, CSV)
+    assert (failure.code, "header=absent" in failure.text) == (code, True)
 
 
 @pytest.mark.parametrize("digits", ["1{}x", "1.{}x", ".{}x", "1e{}x", "-{}-"])

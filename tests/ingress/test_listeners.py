@@ -33,33 +33,35 @@ def serving_tls(limits: HttpLimits, plain_loop: bool) -> Iterator[tuple[Served, 
 
 @LOOPS
 def test_a_tls_client_that_never_says_goodbye_holds_up_no_drain(plain_loop: bool) -> None:
-    with serving_tls(LIMITS, plain_loop) as (served, client_tls):
-        with client_tls.wrap_socket(connect(served), server_hostname="localhost") as idle:
-            idle.sendall(GET)
-            assert read_reply(idle).statuses == [200]
-            started = time.monotonic()
-            served.call(served.server.drain(10))
-            assert time.monotonic() - started < 3
+    with serving_tls(LIMITS, plain_loop) as (served, client_tls), shaken(served, client_tls) as idle:
+        idle.sendall(GET)
+        assert read_reply(idle).statuses == [200]
+        started = time.monotonic()
+        served.call(served.server.drain(10))
+        assert time.monotonic() - started < 3
 
 
 @LOOPS
 def test_an_idle_tls_connection_goes_though_its_client_does_not(plain_loop: bool) -> None:
     limits = replace(LIMITS, idle_time_s=0.1)
-    with serving_tls(limits, plain_loop) as (served, client_tls):
-        with client_tls.wrap_socket(connect(served), server_hostname="localhost"):
-            until(lambda: served.server.statistics().connections == 0)
+    with serving_tls(limits, plain_loop) as (served, client_tls), shaken(served, client_tls):
+        until(lambda: served.server.statistics().connections == 0)
 
 
 @LOOPS
-@pytest.mark.parametrize("bound", ["connections_max", "connections_per_address_max"])
-def test_handshakes_that_are_never_made_count_as_connections(plain_loop: bool, bound: str) -> None:
-    limits = replace(LIMITS, header_time_s=2.0, **{bound: 3})
+@pytest.mark.parametrize(
+    "limits",
+    [replace(LIMITS, connections_max=3), replace(LIMITS, connections_per_address_max=3)],
+    ids=["all", "address"],
+)
+def test_handshakes_that_are_never_made_count_as_connections(plain_loop: bool, limits: HttpLimits) -> None:
+    limits = replace(limits, header_time_s=2.0)
     with serving_tls(limits, plain_loop) as (served, client_tls), ExitStack() as stack:
         silent = [stack.enter_context(connect(served)) for _ in range(3 + REFUSALS_MAX + 20)]
         until(lambda: len(closed(silent)) == 20)
         assert served.server.statistics().connections == 0
         until(lambda: len(closed(silent)) == len(silent))
-        with client_tls.wrap_socket(connect(served), server_hostname="localhost") as client:
+        with shaken(served, client_tls) as client:
             client.sendall(GET)
             assert read_reply(client, 0.05).statuses == [200]
 
@@ -71,6 +73,11 @@ def test_a_drain_gives_up_what_still_shakes_hands(plain_loop: bool) -> None:
         assert read_reply(silent).closed
         with pytest.raises(OSError):
             connect(served)
+
+
+def shaken(served: Served, client_tls: ssl.SSLContext) -> ssl.SSLSocket:
+    """A client whose handshake is done."""
+    return client_tls.wrap_socket(connect(served), server_hostname="localhost")
 
 
 def closed(clients: list[socket.socket]) -> list[socket.socket]:

@@ -67,6 +67,13 @@ def test_callers_do_not_share_a_bucket(clock: FakeClock) -> None:
     assert [small.ask(peer=peer).status for peer in ("a", "a", "b")] == [200, 429, 200]
 
 
+def test_callers_of_a_unix_socket_have_no_quota(clock: FakeClock) -> None:
+    small = limited(clock, 1)
+    answers = [small.ask(peer="") for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert "ratelimit" not in headers_of(answers[0])
+
+
 def test_health_is_always_answered(clock: FakeClock) -> None:
     small = limited(clock, 1)
     answers = [small.ask(peer="a", method=b"GET", path="/live") for _ in range(5)]

@@ -121,9 +121,7 @@ def test_a_bound_on_the_tokens_of_a_document_is_kept_or_refused(
     body = {"query": "q", "documents": documents, "max_tokens_per_doc": most}
     assert answered(COHERE_RERANK, pairs(), body, [0, 1], notes=notes, tokens=tokens).status == 200
     with pytest.raises(Refused, match=rf"^/max_tokens_per_doc: up to {most} tokens"):
-        answered(
-            COHERE_RERANK, pairs(), {**body, "max_tokens_per_doc": most - 1}, [0, 1], notes=notes, tokens=tokens
-        )
+        answered(COHERE_RERANK, pairs(), {**body, "max_tokens_per_doc": most - 1}, [0, 1], notes=notes, tokens=tokens)
 
 
 def test_where_a_text_may_be_cut_is_kept_or_refused() -> None:
@@ -138,7 +136,7 @@ def test_where_a_text_may_be_cut_is_kept_or_refused() -> None:
 def test_jinas_truncation_false_refuses_what_was_cut() -> None:
     body = {"query": "q", "documents": ["a", "b"], "truncation": True}
     assert answered(RERANK, pairs(), body, [0, 1], notes=[cut_note(0, 6)]).status == 200
-    with pytest.raises(Refused, match="^/documents/0: has 99 tokens"):
+    with pytest.raises(Refused, match=r"^/documents/0: has 99 tokens"):
         answered(RERANK, pairs(), {**body, "truncation": False}, [0, 1], notes=[cut_note(0, 6)])
 
 

@@ -78,6 +78,14 @@ def test_a_model_that_a_client_sends_is_refused_and_told_why(parameter: bytes) -
         ask("repository_load", b'{"parameters": {%s}}' % parameter)
 
 
+def test_a_name_that_a_client_made_up_is_told_escaped_and_cut() -> None:
+    body = json.dumps({"parameters": {"\x1b[31m" + "é" * 200: 1}}).encode()
+    with pytest.raises(Refused, match=r"^/parameters/\\x1b\[31m") as refused:
+        ask("repository_load", body)
+    assert refused.value.text.isascii()
+    assert len(refused.value.text) < 160
+
+
 @pytest.mark.parametrize(
     ("endpoint", "body", "code"),
     [

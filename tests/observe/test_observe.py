@@ -118,6 +118,20 @@ def test_what_fails_often_is_logged_twenty_times_a_second_and_the_rest_is_counte
     assert [(line["code"], line["lines"]) for line in written if "lines" in line] == [("engine_failed", 80)]
 
 
+def test_the_line_of_each_request_is_never_left_out() -> None:
+    reading, writing = os.pipe()
+    sink = Sink(writing, clock=FakeClock())
+    sink.setFormatter(JsonLines())
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(lines, reading)
+        for number in range(2000):
+            event = {"request": f"{number}"}
+            sink.emit(logging.makeLogRecord({"name": "forwardpass.requests", "msg": "request ended", "event": event}))
+        sink.close()
+        os.close(writing)
+        assert [line["request"] for line in read.result()] == [f"{number}" for number in range(2000)]
+
+
 def test_a_record_is_bounded_however_many_rows_its_request_had() -> None:
     one = record()
     batches = [BatchReport(n // 2, 1.0, 8, 5, "worker_free", 0, 0.0, 0) for n in range(1000)]

@@ -1,7 +1,7 @@
 """Versions that come, go and break, over real workers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -99,6 +99,50 @@ async def test_a_version_that_ended_by_a_defect_is_gone_and_can_be_loaded_again(
         again = await made.load(version(tmp_path, 1))
         assert routes.find("p", None) is again
         await made.close(0.0)
+
+
+async def outcome(act: Coroutine[Any, Any, object]) -> Code | None:
+    try:
+        await act
+    except Failure as failure:
+        return failure.code
+    return None
+
+
+async def test_a_load_that_the_end_of_the_fleet_overtakes_is_told_so_and_leaves_nothing(tmp_path: Path) -> None:
+    async with fleet() as (made, routes):
+        loading = asyncio.create_task(outcome(made.load(version(tmp_path, 1))))
+        await asyncio.sleep(0)
+        assert [variant.stage for variant in routes.variants()] == [Stage.LOADING]
+        await made.close(30.0)
+        assert await loading is Code.SHUTTING_DOWN
+        assert routes.variants() == []
+
+
+async def test_nothing_is_loaded_once_the_fleet_ends(tmp_path: Path) -> None:
+    async with fleet() as (made, _):
+        old = await made.load(version(tmp_path, 1))
+        old.enter()
+        closing = asyncio.create_task(made.close(30.0))
+        await asyncio.sleep(0)
+        assert await outcome(made.load(version(tmp_path, 2))) is Code.SHUTTING_DOWN
+        old.exit()
+        await closing
+    assert await outcome(made.load(version(tmp_path, 3))) is Code.SHUTTING_DOWN
+
+
+async def test_an_unload_says_that_it_begins_only_where_there_is_something_to_unload(tmp_path: Path) -> None:
+    leaving: list[Stage] = []
+    async with fleet() as (made, routes):
+        loading = asyncio.create_task(made.load(version(tmp_path, 1)))
+        await asyncio.sleep(0)
+        (variant,) = routes.variants()
+        await made.unload("p", 1, 30.0, lambda: leaving.append(variant.stage))
+        assert loading.done() and leaving == [Stage.READY]
+        assert (
+            await outcome(made.unload("p", 1, 30.0, lambda: leaving.append(variant.stage))) is Code.PIPELINE_NOT_FOUND
+        )
+    assert leaving == [Stage.READY]
 
 
 class Slot:

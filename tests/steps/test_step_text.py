@@ -74,7 +74,9 @@ def test_a_cut_text_keeps_its_special_tokens_and_says_so(run: "Run", folder: Pat
 def test_a_text_that_is_cut_at_its_beginning_says_that_too(run: "Run", tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     file = tmp_path / "tokenizer.json"
-    file.write_text(file.read_text().replace('"direction": "Right",\n    "max_length"', '"direction": "Left",\n    "max_length"'))
+    file.write_text(
+        file.read_text().replace('"direction": "Right",\n    "max_length"', '"direction": "Left",\n    "max_length"')
+    )
     batch = run("tokenize", OPTIONS, {TEXT: ["a man eats bread a man"]}, tmp_path)
     assert batch.notes == [(0, "truncated", {"field": "text", "tokens": 8, "kept": 6, "from": "left"})]
 

@@ -22,7 +22,7 @@ from forwardpass.ingress.admin_border import Border, problem
 from forwardpass.ingress.admin_calls import as_call
 from forwardpass.ingress.dialect import Endpoint
 from forwardpass.ingress.route_table import routes_of
-from forwardpass.ingress.routes import Match, Table
+from forwardpass.ingress.routes import Match, Table, no_query, version_number
 from forwardpass.ingress.routes import Route as Line
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts, receipt
@@ -69,7 +69,7 @@ class AdminPlane:
         shared = self.control.get(route.endpoint)
         if shared is not None:
             return as_call(shared, route)
-        return _without_body(getattr(self, f"_{route.endpoint}"))
+        return _checked(route, getattr(self, f"_{route.endpoint}"))
 
     async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -111,7 +111,14 @@ class AdminPlane:
 async def listening(application: ASGIApp, sock: socket) -> AsyncIterator[None]:
     """Serve on a bound socket while the block runs."""
     config = uvicorn.Config(
-        application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=1, server_header=False
+        application,
+        log_config=None,
+        log_level="error",  # what clients send is no warning, and would go past our log
+        lifespan="off",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        ws="none",
     )
     server = _QuietServer(config)
     serving = asyncio.create_task(server.serve([sock]))
@@ -131,18 +138,19 @@ class _QuietServer(uvicorn.Server):
 
 
 def _named(values: Mapping[str, str]) -> tuple[str, int]:
-    text = values["version"]
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Refused(Code.VERSION_NOT_FOUND, "versions are numbers")
-    return values["pipeline"], int(text)
+    return values["pipeline"], version_number(values["version"])
 
 
-def _without_body(
-    endpoint: Callable[[Request], Awaitable[Response]],
+def _checked(
+    route: Line, endpoint: Callable[[Request], Awaitable[Response]]
 ) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint behind the refusal of what it has no use for; health may be asked with any query."""
+
     async def checked(request: Request) -> Response:
         if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
             raise Refused(Code.BAD_REQUEST, "this path takes no body")
+        if request.url.query and route.scope != "open":
+            raise no_query()
         return await endpoint(request)
 
     return checked

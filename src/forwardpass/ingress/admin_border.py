@@ -5,7 +5,6 @@ neither by its own origin nor by a host name that was rebound to this machine.
 """
 
 import logging
-import re
 from collections.abc import Iterable
 
 from starlette.responses import Response
@@ -13,10 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Failure, Refused, show
-from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.cors import OWN_HOSTS, Origins, host_name
 from forwardpass.ingress.status import error_answer
 
-_HOST = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 log = logging.getLogger("forwardpass.ingress")
 
 
@@ -52,7 +50,7 @@ def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) != 1:
         raise Refused(Code.BAD_REQUEST, "exactly one Host header is needed", field="Host")
-    if not _HOST.fullmatch(hosts[0]):
+    if host_name(hosts[0]) not in OWN_HOSTS:
         shown = show(hosts[0].decode("latin-1"))
         raise Refused(Code.MISDIRECTED, f"Host {shown} is not served here; 127.0.0.1, localhost and [::1] are")
     Origins().check(dict(headers))

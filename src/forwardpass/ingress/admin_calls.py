@@ -2,15 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from forwardpass.core.clock import monotonic_s, random_id
-from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialect import Call, Endpoint
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
-from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Match, Route
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Match, Route, no_query
 from forwardpass.ingress.status import error_answer
 
 
@@ -20,6 +20,8 @@ def as_call(endpoint: Endpoint, route: Route) -> Callable[[Request], Awaitable[R
     async def respond(request: Request) -> Response:
         id, now_s = random_id(), monotonic_s()
         try:
+            if request.url.query:
+                raise no_query()
             body = await _body(request)
             if body and route.body == "none":
                 raise Refused(Code.BAD_REQUEST, "this path takes no body")
@@ -33,12 +35,15 @@ def as_call(endpoint: Endpoint, route: Route) -> Callable[[Request], Awaitable[R
 
 
 async def _body(request: Request) -> bytes:
-    """Raises Refused body_too_large as soon as more has come."""
+    """Raises Refused body_too_large as soon as more has come, Failed cancelled when the client has gone."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > SMALL_BODY_BYTES_MAX:
-            raise Refused(Code.BODY_TOO_LARGE, f"at most {SMALL_BODY_BYTES_MAX} bytes are allowed here")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > SMALL_BODY_BYTES_MAX:
+                raise Refused(Code.BODY_TOO_LARGE, f"at most {SMALL_BODY_BYTES_MAX} bytes are allowed here")
+    except ClientDisconnect:
+        raise Failed(Code.CANCELLED, "the client went away") from None
     return bytes(body)
 
 

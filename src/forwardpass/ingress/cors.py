@@ -1,22 +1,27 @@
 """Which web pages may ask: those of the server's own origin, and of the origins in ``data.cors_origins`` (CORS).
 
 A browser sends a page's origin with its requests. One that is neither is refused before anything is run, whatever the
-method: a page that somebody happens to have open must not use the server on their machine.
+method: a page that somebody happens to have open must not use the server on their machine. That its host is the one it
+asks makes a page the server's own only where that name cannot be another's, rebound to this machine: OWN_HOSTS and
+those in ``data.hosts``.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 
+OWN_HOSTS = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 MAX_AGE_S = 600  # how long a browser may remember what a preflight was told
 TAKEN = frozenset(
     (
         "accept", "authorization", "content-encoding", "content-type", "idempotency-key",
         "inference-header-content-length", "openai-organization", "openai-project", "traceparent", "tracestate",
-        "x-client-name", "x-request-deadline-ms", "x-request-id", "x-request-priority", "x-sequence-end",
-        "x-sequence-id", "x-sequence-start",
+        "x-amzn-sagemaker-custom-attributes", "x-amzn-sagemaker-session-id", "x-amzn-sagemaker-target-model",
+        "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-request-deadline-ms", "x-request-id",
+        "x-request-priority", "x-sequence-end", "x-sequence-id", "x-sequence-start",
     )
 )  # fmt: skip
 """The headers that a page may send, all that have a meaning here or that our clients' libraries add."""
@@ -32,22 +37,32 @@ EXPOSED = ", ".join(
 """The headers that a page may read."""
 
 _VARY = (b"Vary", b"Origin")
+_PORT = re.compile(rb":[0-9]{1,5}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """``configured`` are whole origins as browsers write them: scheme, host, and the port if it is not the usual one."""
+    """``configured`` are whole origins as browsers write them: scheme, host, and the port if it is not the usual one.
+
+    ``hosts`` are names of the server's own besides OWN_HOSTS, in lower case.
+    """
 
     configured: frozenset[bytes] = frozenset()
+    hosts: frozenset[bytes] = frozenset()
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
         """Raises Refused forbidden for a request from a page of another origin."""
         origin = headers.get(b"origin")
-        if origin is None or origin in self.configured or same_origin(origin, headers.get(b"host", b"")):
+        if origin is None or origin in self.configured or self._own(origin, headers.get(b"host", b"")):
             return
         shown = show(origin.decode("latin-1"))
-        text = f"Origin {shown} is another one than this server's; the setting data.cors_origins allows origins"
+        text = f"Origin {shown} is not this server's own: data.hosts names its hosts, data.cors_origins other origins"
         raise Refused(Code.FORBIDDEN, text, field="Origin")
+
+    def _own(self, origin: bytes, host: bytes) -> bool:
+        """Whether a page is of the server that it asks. The scheme does not count: a proxy in front may change it."""
+        name = host_name(host)
+        return origin.partition(b"://")[2].lower() == host.lower() and (name in OWN_HOSTS or name in self.hosts)
 
     def preflight(self, http: HttpRequest, allowed: Sequence[bytes]) -> HttpAnswer | None:
         """The answer to a browser that asks, for a page of a configured origin, what it may send to a path.
@@ -78,9 +93,9 @@ class Origins:
         return ((b"Access-Control-Allow-Origin", origin), (b"Access-Control-Expose-Headers", EXPOSED), _VARY)
 
 
-def same_origin(origin: bytes, host: bytes) -> bool:
-    """Whether a page's origin is the server that it asks. The scheme does not count: a proxy in front may change it."""
-    return origin.partition(b"://")[2].lower() == host.lower() != b""
+def host_name(host: bytes) -> bytes:
+    """Of a Host header: in lower case, without the port."""
+    return _PORT.sub(b"", host.lower())
 
 
 def _of_a_library(name: str) -> bool:

@@ -14,7 +14,7 @@ from forwardpass.ingress.edge import ANONYMOUS, Edge
 from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
 from forwardpass.ingress.inference import Inference, off_loop
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
-from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Match, Route, Table
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Match, Route, Table, no_query
 from forwardpass.ingress.status import error_answer
 from forwardpass.rollout.variant import Variant
 
@@ -57,6 +57,8 @@ class DataPlane:
         try:
             if isinstance(match, Match):
                 kept = self._admit(http, match.route)
+                if http.encoding:
+                    await self._unpack(http, match.route)
                 call = Call(http, match, id, Timeline(http.received_s), trace)
                 answer = await self._matched(call) if kept is None else await self._once(call, kept)
             else:
@@ -86,12 +88,22 @@ class DataPlane:
         return self._table.family(method, path)
 
     def _admit(self, http: HttpRequest, route: Route | None) -> KeptAnswers | None:
-        """Where its answer is kept, if it is."""
+        """Where its answer is kept, if it is. Nothing is done with a body before that."""
         try:
             self._edge.admit(http, route)
-            return None if route is None else self._edge.keeps(http, route)
+            if route is None:
+                return None
+            self._check(http, route)
+            return self._edge.keeps(http, route)
         except Refused as refusal:
             self._inference.count(refusal)
+            raise
+
+    async def _unpack(self, http: HttpRequest, route: Route) -> None:
+        try:
+            await self._edge.unpack(http, route)
+        except BaseException as error:
+            self._inference.count(error)
             raise
 
     async def _once(self, call: Call, kept: KeptAnswers) -> HttpAnswer:
@@ -117,15 +129,14 @@ class DataPlane:
     async def _matched(self, call: Call) -> HttpAnswer:
         route = call.match.route
         try:
-            self._check(call.http, route)
             dialect = self._dialects.get(route.endpoint)
             if dialect is None:
                 answer = await self._endpoints[route.endpoint](call)
                 self._inference.outside["ok"] += 1
                 return answer
-            size = len(call.http.body)
+            work = dialect.work(call.http)
             # A path is read at once: from here to the answer the version must not be unloaded.
-            target = by_path(call) if dialect.target is by_path else await off_loop(size, dialect.target, call)
+            target = by_path(call) if dialect.target is by_path else await off_loop(work, dialect.target, call)
         except BaseException as error:
             self._inference.count(error)
             raise
@@ -140,7 +151,7 @@ class DataPlane:
             call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
             return dialect.encode(answer, request, call)
 
-        return await self._inference.run(target, size, decode, encode)
+        return await self._inference.run(target, work, decode, encode)
 
     def _unmatched(self, http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:
         answer = self._edge.origins.preflight(http, allowed)
@@ -152,7 +163,12 @@ class DataPlane:
         return answer
 
     def _check(self, http: HttpRequest, route: Route) -> None:
-        """Raises Refused for a route that is off, and for a body that it does not take."""
+        """Raises Refused for a route that is off, and for a query or a body that it does not take.
+
+        Dialects look at their queries themselves; health is for everybody who asks, however it is asked.
+        """
+        if http.query and route.scope != "open" and route.endpoint not in self._dialects:
+            raise no_query()
         if route.needs and route.needs not in self._enabled:
             raise Refused(Code.FORBIDDEN, f"this is switched off; the setting {route.needs} switches it on")
         if http.body and route.body != "large":

@@ -1,16 +1,19 @@
-"""What holds for every request of the data plane, whatever its route: who may ask, how often, once or again, and how an
-answer travels. Each part is off, or lets everything pass, until settings say otherwise."""
+"""What holds for every request of the data plane, whatever its route: who may ask, how often, once or again, and how
+bodies and answers travel. Each part is off, or lets everything pass, until settings say otherwise."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.compression import worth
 from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.framing import decode_content
 from forwardpass.ingress.idempotency import HEADER, KeptAnswers
-from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.rates import Rates
-from forwardpass.ingress.routes import Family, Route
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Route
 
+INLINE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 ANONYMOUS = ""
 """Who asks, as long as there are no keys: everybody is the same caller to kept answers."""
 
@@ -23,16 +26,29 @@ class Edge:
     rates: Rates | None = None
     kept: KeptAnswers | None = None
     compress_bytes_min: int = 0
+    limits: HttpLimits = HttpLimits()
 
     def admit(self, http: HttpRequest, route: Route | None) -> None:
-        """Raises Refused forbidden for a page of a foreign origin, rate_limited for a caller that asks too often."""
+        """Raises Refused forbidden for a page of a foreign origin, rate_limited for a caller that asks too often.
+
+        Callers of a Unix socket cannot be told apart; they have no quota.
+        """
         self.origins.check(http.headers)
-        if self.rates is not None and _counts(http, route):
+        if self.rates is not None and http.peer and _counts(http, route):
             self.rates.take(http.peer)
+
+    async def unpack(self, http: HttpRequest, route: Route) -> None:
+        """Undo the body's coding, up to what the route takes. Raises Refused bad_encoding, body_too_large."""
+        limits = self.limits if route.body == "large" else replace(self.limits, body_bytes_max=SMALL_BODY_BYTES_MAX)
+        if len(http.body) <= INLINE_BYTES_MAX:
+            http.body = decode_content(http.body, http.encoding, limits)
+        else:
+            http.body = await asyncio.to_thread(decode_content, http.body, http.encoding, limits)
+        http.encoding = b""
 
     def mark(self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family) -> None:
         """Add what every answer says, an error too."""
-        if self.rates is not None and _counts(http, route):
+        if self.rates is not None and http.peer and _counts(http, route):
             answer.headers += self.rates.headers(http.peer, family)
         answer.headers += self.origins.headers(http.headers)
 

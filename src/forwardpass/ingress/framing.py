@@ -180,12 +180,17 @@ def _host(headers: dict[bytes, bytes], http_1_0: bool, limits: HttpLimits) -> by
         if http_1_0 and not limits.hosts:
             return b""
         raise bad_request("the Host header is missing")
+    check_host(host, limits)
+    return host
+
+
+def check_host(host: bytes, limits: HttpLimits) -> None:
+    """Raises Refused for what is no host name with an optional port, or one that is not served here."""
     match = _HOST.fullmatch(host)
     if match is None:
         raise bad_request("the Host header is not a host name with an optional port")
     if limits.hosts and match[1].decode().lower() not in limits.hosts:
         raise Refused(Code.MISDIRECTED, f"the host {show(host.decode())} is not served here")
-    return host
 
 
 def split_target(target: bytes, host: bytes, method: bytes) -> tuple[str, str]:
@@ -340,7 +345,7 @@ class ChunkedBody:
         return end + 2, True
 
 
-def decode_content(body: bytes, encoding: bytes, limits: HttpLimits) -> bytes:
+def decode_content(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> bytes:
     """Undo gzip or deflate (zlib format), exactly one member. Raises Refused (bad_encoding, body_too_large)."""
     ratio_bytes = max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * len(body))
     bytes_max = min(limits.body_bytes_max, ratio_bytes)

@@ -17,14 +17,13 @@ from collections.abc import Awaitable, Callable
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
-from forwardpass.ingress.framing import Head, answer_head, decode_content, refusal_of
+from forwardpass.ingress.framing import Head, answer_head, refusal_of
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
 from forwardpass.ingress.routes import Family
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
 
-INLINE_DECODE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
 
 log = logging.getLogger("forwardpass.ingress")
@@ -179,14 +178,14 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, head: Head, body: bytes, received_s: float) -> bool:
         """Have one request answered and write that; whether it was the connection's last."""
         server = self._server
-        request = HttpRequest(head.method, head.path, head.query, head.headers, body, received_s, self._peer)
+        request = HttpRequest(
+            head.method, head.path, head.query, head.headers, body, received_s, self._peer, head.encoding
+        )
         self._running = True
         server.running += 1
         server.requests += 1
         try:
             try:
-                if head.encoding:
-                    request.body = await self._decode(body, head.encoding)
                 answer = await server.respond(request)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
@@ -200,11 +199,6 @@ class _Connection(asyncio.Protocol):
         finally:
             self._running = False
             server.running -= 1
-
-    async def _decode(self, body: bytes, encoding: bytes) -> bytes:
-        if len(body) <= INLINE_DECODE_BYTES_MAX:
-            return decode_content(body, encoding, self._limits)
-        return await asyncio.to_thread(decode_content, body, encoding, self._limits)
 
     def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
         if not isinstance(error, Failure):

@@ -15,6 +15,7 @@ from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
 OFF_LOOP_BYTES_MIN = 256 * 1024  # parsing or printing more than this would hold up everybody else
+ROW_BYTES = 1024  # what a row counts as, be it a single number: printing one takes up to 20 us
 Encoded = TypeVar("Encoded")
 
 
@@ -36,11 +37,11 @@ class Inference:
     async def run(
         self,
         target: Target,
-        size: int,
+        work: int,
         decode: Callable[[Variant], Request],
         encode: Callable[[Answer, Request], Encoded],
     ) -> Encoded:
-        """The encoded answer of a request of ``size`` bytes. Raises the Failure that ended it."""
+        """The encoded answer of a request; ``work`` is how many bytes there are to decode, or count as. Raises the Failure that ended it."""
         try:
             variant = self.route(target)
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
@@ -49,16 +50,15 @@ class Inference:
             raise
 
         async def tell(answer: Answer, request: Request) -> Encoded:
-            bytes_total = sum([tensor.bytes_total for tensor in answer.outputs.values()])
             try:
-                return await off_loop(bytes_total, encode, answer, request)
+                return await off_loop(work_of(answer), encode, answer, request)
             except BaseException:
                 if not answer.failures:
                     variant.sequences.untold(request)
                 raise
 
         try:
-            request = await self._decoded(variant, size, decode)
+            request = await self._decoded(variant, work, decode)
             return await self.handle.told(variant, request, tell)
         finally:
             variant.exit()
@@ -76,9 +76,9 @@ class Inference:
         """A request ended before any pipeline knew of it."""
         self.outside[ended_by(error)] += 1
 
-    async def _decoded(self, variant: Variant, size: int, decode: Callable[[Variant], Request]) -> Request:
+    async def _decoded(self, variant: Variant, work: int, decode: Callable[[Variant], Request]) -> Request:
         try:
-            request = await off_loop(size, decode, variant)
+            request = await off_loop(work, decode, variant)
         except BaseException as error:
             self.count(error)
             raise
@@ -115,6 +115,11 @@ class Inference:
             fit = f" of this kind ({wanted})" if tasks else ""
             text = f"{len(names)} pipelines{fit} are served, so the request must name one, or the setting data.pipeline"
         raise Refused(Code.PIPELINE_NOT_FOUND, text)
+
+
+def work_of(answer: Answer) -> int:
+    """How much there is to encode, in bytes of tensors."""
+    return max(sum([tensor.bytes_total for tensor in answer.outputs.values()]), answer.rows * ROW_BYTES)
 
 
 Result = TypeVar("Result")

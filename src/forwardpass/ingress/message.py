@@ -17,9 +17,10 @@ class HttpRequest(msgspec.Struct):
     path: str  # percent-decoded once, without the query
     query: str  # undecoded
     headers: Mapping[bytes, bytes]
-    body: bytes  # content encoding already undone
+    body: bytes
     received_s: float  # clock when the last byte was here
-    peer: str = ""
+    peer: str = ""  # its address, as ``connections.address_of`` tells them apart
+    encoding: bytes = b""  # that ``body`` still has: gzip or deflate
 
 
 class HttpAnswer(msgspec.Struct):

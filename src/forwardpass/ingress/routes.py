@@ -69,6 +69,11 @@ def version_number(text: str) -> int:
     return int(text)
 
 
+def no_query() -> Refused:
+    """What a route says that has no use for one."""
+    return Refused(Code.UNKNOWN_FIELD, "this path takes no query", field="?")
+
+
 class Table:
     """Routes over HTTP, by number of segments."""
 

@@ -87,7 +87,8 @@ class TextLines(logging.Formatter):
 class Sink(logging.Handler):
     """Takes lines without ever waiting; one thread writes them to ``descriptor``, which nobody may be reading.
 
-    What finds no room, and what was said often in the same second, is dropped and counted, and the count is logged.
+    What finds no room, and what was said often in the same second, is dropped and counted, and the count is logged. Of
+    the lines of each request, which are asked for, only those that find no room are.
     """
 
     def __init__(self, descriptor: int, *, lines_max: int = LINES_MAX, clock: Clock = monotonic_s) -> None:
@@ -107,6 +108,9 @@ class Sink(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == _requests.name:
+            self._put(self.format(record))
+            return
         now = self._clock()
         if now >= self._alike_until:
             self._tell_left_out()

@@ -1,6 +1,8 @@
 // A form made of a JSON Schema. The text of the JSON body is what is sent; fields and text follow each other.
 
-import { indented } from "./layout.js";
+import { indented, members } from "./layout.js";
+
+const JSON_NUMBER = /^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$/;
 
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -54,7 +56,8 @@ function select(options, shown) {
   return element("select", {}, ...options.map((each) => element("option", { value: JSON.stringify(each) }, shown(each))));
 }
 
-// One field. `read` gives its value, undefined when it is left out; a file is in `file`.
+// One field. `json` gives its value as JSON, undefined when it is left out; a file is in `file`.
+// Numbers and JSON are sent as they were written: JavaScript's own numbers hold no INT64.
 function field(whole, name, given, required) {
   const schema = fieldSchema(whole, given);
   const kind = kindOf(schema);
@@ -81,15 +84,18 @@ function field(whole, name, given, required) {
   const box = element("div", { class: "field" }, label, input, note);
   note.textContent = schema.description ?? "";
 
-  function read() {
-    if (kind === "file") return kept;
-    if (input.value === "") return kind === "text" && required ? "" : undefined;
-    if (kind === "number") return Number(input.value);
-    if (kind === "text") return input.value;
-    return input.value === "undefined" ? undefined : JSON.parse(input.value);
+  function json() {
+    if (kind === "file") return JSON.stringify(kept);
+    if (input.value === "") return kind === "text" && required ? '""' : undefined;
+    if (kind === "number") return JSON_NUMBER.test(input.value) ? input.value : String(Number(input.value));
+    if (kind === "text") return JSON.stringify(input.value);
+    if (input.value === "undefined") return undefined;
+    JSON.parse(input.value);
+    return input.value.trim();
   }
 
-  function write(value) {
+  // The value and the text that it has in the body.
+  function write(value, given) {
     file = null;
     kept = undefined;
     if (kind === "file") {
@@ -99,9 +105,9 @@ function field(whole, name, given, required) {
     } else if (kind === "text") {
       input.value = value ?? "";
     } else if (kind === "number") {
-      input.value = typeof value === "number" ? String(value) : "";
+      input.value = typeof value === "number" ? given : "";
     } else if (kind === "json") {
-      input.value = value === undefined ? "" : JSON.stringify(value);
+      input.value = given ?? "";
     } else {
       input.value = JSON.stringify(value) ?? "undefined";
     }
@@ -120,7 +126,7 @@ function field(whole, name, given, required) {
       note.textContent = file ? `${file.name}, ${file.size} bytes` : (schema.description ?? "");
     });
   }
-  return { name, kind, box, input, required, read, write, takes, file: () => file };
+  return { name, kind, box, input, required, json, write, takes, file: () => file };
 }
 
 // The editor of a JSON body: fields where its schema names members, and the text itself.
@@ -142,17 +148,17 @@ export function bodyEditor(whole, media, changed) {
   let asText = !schema;
 
   function fromFields() {
-    const value = {};
+    const written = [];
     problem.textContent = "";
     for (const each of fields) {
       try {
-        const found = each.read();
-        if (found !== undefined) value[each.name] = found;
+        const found = each.json();
+        if (found !== undefined) written.push(`${JSON.stringify(each.name)}:${found}`);
       } catch {
         problem.textContent = `${each.name} is not JSON`;
       }
     }
-    text.value = indented(JSON.stringify(value));
+    text.value = indented(`{${written.join(",")}}`);
   }
 
   function toFields() {
@@ -165,7 +171,8 @@ export function bodyEditor(whole, media, changed) {
         problem.textContent = `the form has no place for "${wrong}" as it is; send it as JSON`;
         return false;
       }
-      for (const each of fields) each.write(value[each.name]);
+      const given = members(text.value);
+      for (const each of fields) each.write(value[each.name], given.get(each.name));
       return true;
     } catch (error) {
       problem.textContent = `the text is not JSON: ${error.message}`;

@@ -5,7 +5,7 @@ const TEXTS_CHARACTERS_MAX = 100;
 export function indented(text) {
   let shown = "";
   let depth = 0;
-  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
+  const tokens = tokensOf(text);
   for (let place = 0; place < tokens.length; place += 1) {
     const token = tokens[place];
     const end = token === "[" ? plainEnd(tokens, place) : 0;
@@ -23,6 +23,33 @@ export function indented(text) {
     }
   }
   return shown;
+}
+
+// The members of a JSON object by name, each as the text it has there. The text must be valid JSON.
+export function members(text) {
+  const found = new Map();
+  const tokens = tokensOf(text);
+  let depth = 0;
+  let name = null;
+  for (let place = 0; place < tokens.length; place += 1) {
+    const token = tokens[place];
+    if (isBracket(token, "]}")) depth -= 1;
+    if (depth === 1 && name === null && token.startsWith('"')) {
+      name = JSON.parse(token);
+      found.set(name, "");
+      place += 1; // its colon
+    } else if (depth === 1 && token === ",") {
+      name = null;
+    } else if (depth > 0 && name !== null) {
+      found.set(name, found.get(name) + token);
+    }
+    if (isBracket(token, "[{")) depth += 1;
+  }
+  return found;
+}
+
+function tokensOf(text) {
+  return text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
 }
 
 function line(depth) {

@@ -189,10 +189,10 @@ function acceptControl(operation) {
 function partsOf(editor) {
   return editor.fields().flatMap((each) => {
     if (each.file()) return [[each.name, each.file()]];
-    const value = each.read();
-    if (value === undefined) return [];
-    if (each.kind === "file") return [[each.name, fileOf(each.name, value)]];
-    return [[each.name, typeof value === "string" ? value : JSON.stringify(value)]];
+    const json = each.json();
+    if (json === undefined) return [];
+    const text = json.startsWith('"') ? JSON.parse(json) : json;
+    return [[each.name, each.kind === "file" ? fileOf(each.name, text) : text]];
   });
 }
 

@@ -93,6 +93,13 @@ def _(served: Served) -> None:
     same(client(served).models.retrieve("embedder"), listed["embedder"])
 
 
+@models("one version, by the name that it has as a model")
+def _(served: Served) -> None:
+    same(client(served).models.retrieve("embedder:1").id, "embedder:1")
+    near(vectors(client(served).embeddings.create(model="embedder:1", input=TEXTS[0]))[0], embedding(TEXTS[0]))
+    refused(openai.NotFoundError, lambda: client(served).models.retrieve("embedder:9"))
+
+
 @moderations("one text: each label's score, and what is flagged")
 def _(served: Served) -> None:
     answer = client(served).moderations.create(model="classifier", input="hurt the river")

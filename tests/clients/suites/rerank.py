@@ -1,6 +1,5 @@
 """Rerank and embed as Cohere's SDK, Jina's and text-embeddings-inference's (TEI) clients ask for them."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,8 +134,8 @@ def _(served: Served) -> None:
     found = client.feature_extraction(QUERY, normalize=True, truncate=True, truncation_direction="right")
     near(found.ravel().tolist(), embedding(QUERY))
     wanted = label_scores(QUERY)
-    best = InferenceClient(f"http://{served.alone['classifier']}").text_classification(QUERY)
-    same(json.loads(json.dumps(best))["label"], max(wanted, key=lambda label: wanted[label]))
+    best: Any = InferenceClient(f"http://{served.alone['classifier']}").text_classification(QUERY)
+    same(best["label"], max(wanted, key=lambda label: wanted[label]))  # it takes the first for all
 
 
 @of_tei("the bare address ranks too")
@@ -148,9 +147,7 @@ def _(served: Served) -> None:
 @of_cohere("what its client may also say: a bound on tokens that no document reaches, a priority")
 def _(served: Served) -> None:
     with cohere.ClientV2("none", base_url=served.url) as client:
-        answer = client.rerank(
-            model="ranker", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096, priority=1
-        )
+        answer = client.rerank(model="ranker", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096, priority=1)
         ordered(plain(answer.results))
 
 

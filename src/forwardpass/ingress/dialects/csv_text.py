@@ -32,8 +32,9 @@ Cell = str | None
 def rows(body: bytes, signature: Signature, header: str) -> Rows:
     """The rows of a CSV body. ``header`` is present, absent or "": then the first line names the columns.
 
-    Only where the columns are elements of a tensor, whose names say nothing, "" lets a first line of numbers be a row.
-    Raises Refused, also where that line could be both.
+    "" lets a first line be a row that can be no header: one of numbers where columns are elements of a tensor, whose
+    names say nothing; else one with a number under each column of numbers, which names none. Raises Refused, also where
+    that line could be both.
     """
     lines = parse(body)
     check_count(min(len(lines), 1), "the body")
@@ -109,15 +110,32 @@ def _quoted_lines(text: str) -> list[list[Cell]]:
 
 
 def _is_row(line: Sequence[Cell], signature: Signature) -> bool:
-    """Whether a first line is one of numbers, and so no header of a tensor's elements. Raises Refused if it may be."""
-    if not elements_are_columns([cell or "" for cell in line], signature):
-        return False
+    """Whether a first line has numbers where they belong, and so is no header. Raises Refused if it may be one."""
+    names = [cell or "" for cell in line]
+    if not elements_are_columns(names, signature):
+        return _is_record(line, signature)
     if signature.inputs[0].datatype == "BYTES":
         raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type", f"the first line may be a header or text; {_HEADER}")
+    _refuse_places(line)
+    return all(cell is None or _NUMBER.fullmatch(cell.strip()) or cell.strip().lower() == "nan" for cell in line)
+
+
+def _is_record(line: Sequence[Cell], signature: Signature) -> bool:
+    columns = signature.columns
+    if len(line) != len(columns) or {column.name for column in columns} & set(line):
+        return False
+    numbers = [_read(cell, column) for cell, column in zip(line, columns, strict=True) if column.datatype != "BYTES"]
+    if any(isinstance(number, str) for number in numbers) or all(number is None for number in numbers):
+        return False
+    _refuse_places(line)
+    return True
+
+
+def _refuse_places(line: Sequence[Cell]) -> None:
+    """Raises Refused for a line that counts its columns: a table without names is written with such a header."""
     if list(line) == [str(place) for place in range(len(line))]:
         text = f"the first line may be a header or numbers; {_HEADER}"
         raise refuse(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type", text)
-    return all(cell is None or _NUMBER.fullmatch(cell.strip()) or cell.strip().lower() == "nan" for cell in line)
 
 
 def _check_header(names: Sequence[str], signature: Signature) -> None:

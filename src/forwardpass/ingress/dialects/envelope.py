@@ -6,11 +6,11 @@ from functools import lru_cache
 from urllib.parse import parse_qsl
 
 from forwardpass.core.clock import random_id
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.core.pipeline import Version
-from forwardpass.core.request import Request, Trace, Turn
+from forwardpass.core.request import Answer, Request, Trace, Turn
 from forwardpass.ingress.message import HttpRequest
-from forwardpass.pipeline.bounds import refuse, unknown_field
+from forwardpass.pipeline.bounds import At, refuse, unknown_field
 
 DEADLINE_S_MAX = 300.0
 DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)

@@ -51,7 +51,7 @@ def decode(call: Call, signature: Signature) -> Request:
     if b"x-amzn-sagemaker-session-id" in http.headers:
         raise Refused(Code.UNKNOWN_FIELD, "X-Amzn-SageMaker-Session-Id is not supported; X-Sequence-Id is")
     media, parameters = media_type(http.headers.get(b"content-type", b"").decode("latin-1"))
-    default = next((form for form in LINES if form == media), "application/json")
+    default: Form = next((form for form in LINES if form == media), "application/json")
     form = form_of(http.headers.get(b"accept", b""), default)
     receipt = receipt_asked(http.query)
     if receipt and form != "application/json":

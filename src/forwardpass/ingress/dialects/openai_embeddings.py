@@ -13,8 +13,8 @@ from forwardpass.core.errors import Code
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
-from forwardpass.ingress.dialects.task_body import GivenInput, place_of, read, target_of, texts_of
 from forwardpass.ingress.dialects.envelope import raise_first
+from forwardpass.ingress.dialects.task_body import GivenInput, place_of, read, target_of, texts_of
 from forwardpass.ingress.dialects.task_request import (
     check_dimensions,
     cut,

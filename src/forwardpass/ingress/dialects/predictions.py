@@ -13,7 +13,9 @@ from forwardpass.ingress.dialects.envelope import raise_first
 from forwardpass.pipeline import fields
 from forwardpass.pipeline.bounds import refuse
 
-Form = Literal["application/json", "application/jsonlines", "application/x-jsonlines", "application/x-ndjson", "text/csv"]
+Form = Literal[
+    "application/json", "application/jsonlines", "application/x-jsonlines", "application/x-ndjson", "text/csv"
+]
 FORMS: tuple[Form, ...] = get_args(Form)
 """What an Accept header may name."""
 LINES: tuple[Form, ...] = ("application/jsonlines", "application/x-jsonlines", "application/x-ndjson")

@@ -2,7 +2,7 @@
 
 from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
-from forwardpass.ingress.dialect import Call, Dialect
+from forwardpass.ingress.dialect import Call, Dialect, work_of_tensors
 from forwardpass.ingress.dialects import generate, invocations, kserve_v1, predict, v2, v2_answer
 from forwardpass.ingress.dialects.openai_embeddings import EMBEDDINGS
 from forwardpass.ingress.dialects.openai_moderations import MODERATIONS
@@ -29,10 +29,10 @@ def _encode_predict(answer: Answer, request: Request, call: Call) -> HttpAnswer:
 
 
 DIALECTS: dict[str, Dialect] = {
-    "v2_infer": Dialect(_decode_v2, _encode_v2),
+    "v2_infer": Dialect(_decode_v2, _encode_v2, work=work_of_tensors),
     "predict": Dialect(_decode_predict, _encode_predict),
-    "generate": Dialect(generate.decode, generate.encode),
-    "generate_stream": Dialect(generate.decode, generate.encode_stream),
+    "generate": Dialect(generate.decode, generate.encode, work=work_of_tensors),
+    "generate_stream": Dialect(generate.decode, generate.encode_stream, work=work_of_tensors),
     "invocations": Dialect(invocations.decode, invocations.encode_answer, invocations.target),
     "openai_embeddings": EMBEDDINGS,
     "openai_moderations": MODERATIONS,

@@ -12,7 +12,7 @@ from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.dialects.envelope import media_type
 from forwardpass.ingress.message import HttpRequest
-from forwardpass.ingress.routes import version_number
+from forwardpass.ingress.routes import no_query, version_number
 from forwardpass.pipeline.bounds import refuse
 
 TEXTS_MAX = 2048
@@ -35,7 +35,7 @@ def read(
     ``parts`` maps places of objects within it, indices written ``*``, to the keys that these take.
     """
     if http.query:
-        raise Refused(Code.UNKNOWN_FIELD, "this path takes no query", field="?")
+        raise no_query()
     media, parameters = media_type(http.headers.get(b"content-type", b"application/json").decode("latin-1"))
     if media != "application/json" or parameters.get("charset", "utf-8").lower() != "utf-8":
         raise Refused(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json", field="Content-Type")

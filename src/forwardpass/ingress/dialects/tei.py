@@ -14,8 +14,8 @@ from forwardpass.core.pipeline import Signature
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Call, Dialect, Target
 from forwardpass.ingress.dialects.classified import scores_of
-from forwardpass.ingress.dialects.task_body import TEXTS_MAX, GivenInput, end_of, place_of, read, texts_of
 from forwardpass.ingress.dialects.envelope import raise_first
+from forwardpass.ingress.dialects.task_body import TEXTS_MAX, GivenInput, end_of, place_of, read, texts_of
 from forwardpass.ingress.dialects.task_request import (
     check_dimensions,
     cut,

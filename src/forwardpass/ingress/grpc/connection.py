@@ -9,45 +9,20 @@ from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
 from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
-from forwardpass.ingress.grpc import frames
+from forwardpass.ingress.grpc import budget, frames
+from forwardpass.ingress.grpc.budget import Budget
 from forwardpass.ingress.grpc.frames import Broken, Reason
-from forwardpass.ingress.grpc.hpack import BadBlock, Decoder, Fields
+from forwardpass.ingress.grpc.heads import is_trailer, read_head
+from forwardpass.ingress.grpc.hpack import BadBlock, Decoder
 from forwardpass.ingress.grpc.outgoing import Outgoing
+from forwardpass.ingress.grpc.streams import Call, Running, Streams
 from forwardpass.ingress.message import HttpLimits
 
 STREAMS_MAX = 100
 """Calls of one connection at the same time (FAULTS H30)."""
 
-BLOCK_BYTES_MAX = 64 * 1024
-"""Of one header block as sent, in HEADERS and CONTINUATION frames; past it nothing of the connection is read."""
-
-STRIKES_MAX = 1000.0
-STRIKES_FORGIVEN_PER_S = 200.0
-RESET_STRIKES = 5.0
-ANSWER_FORGIVES = 10.0
-"""What a client may send that costs it nothing: one strike each, resets and refused calls more. Forgiven with time, and
-with every message that it is sent: clients ping and widen windows as they read."""
-
-HTTP_1 = (
-    b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 55\r\n\r\n"
-    b'{"error":"this port speaks gRPC: HTTP/2 from the start"}'
-)
-
-
-class Call(Protocol):
-    """What the connection knows of a call."""
-
-    def receive(self, data: bytes, ended: bool) -> None:
-        """A part of what the client sends; ``ended``: it says no more."""
-
-    def sweep(self, now_s: float) -> None:
-        """Enforce the limits in time."""
-
-    def cancel(self) -> None:
-        """The client gave it up, or is gone."""
-
-    def end(self) -> None:
-        """Take no more requests; those that came are answered."""
+RAPID_S = 0.01
+"""A call that is given up sooner was hardly asked; one that ran this long took a place, so there cannot be many."""
 
 
 class Calls(Protocol):
@@ -58,8 +33,8 @@ class Calls(Protocol):
     connections: OpenConnections
     draining: bool
 
-    def open(self, connection: "Connection", stream: int, fields: Fields | None, ended: bool) -> Call | None:
-        """A call with this head, None where it is answered already; no fields: they were too many."""
+    def open(self, connection: "Connection", stream: int, headers: dict[bytes, bytes] | None) -> Call | None:
+        """A call with this head, None where it is answered already; no headers: they were too large."""
 
 
 class Connection(asyncio.Protocol):
@@ -73,19 +48,19 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []  # of what is not read
         self._have, self._needed = 0, 1  # bytes of it, and how many there must be to read on
         self._begun = False  # the preface is here
-        self._calls: dict[int, Call] = {}
-        self._last = 0  # the newest stream
+        self._streams = Streams()
+        self._running = self._streams.running
         self._block: tuple[int, int, bytearray] | None = None  # of headers that go on: stream, flags, what is here
         self._owed = 0  # bytes received of which the client does not know that they are taken
-        self._strikes = 0.0
-        self._forgiven_s = self._quiet_s = self._partial_s = self._stalled_s = calls.clock()
+        self._budget = Budget(calls.clock)
+        self._quiet_s = self._partial_s = self._swept_s = calls.clock()
         self._deaf = False  # the last of ours is said: input is discarded
         self.held_bytes = 0  # of requests that are not answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
-        self.out = Outgoing(self._transport, self._clock)
+        self.out = Outgoing(self._transport, self._budget, self._limits.body_rate_min)
         self.peer = address_of(transport.get_extra_info("peername"))
         self.loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self.loop.create_future()
@@ -116,7 +91,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if not self._have:
+        if not self._have and self._block is None:
             self._partial_s = self._clock()
         self._parts.append(data)
         self._have += len(data)
@@ -136,7 +111,7 @@ class Connection(asyncio.Protocol):
         position, end = 0, len(buffer)
         if not self._begun:
             if not buffer.startswith(frames.PREFACE[:end]):
-                self._close(HTTP_1)
+                self._close(frames.HTTP_1)
                 return
             if end < len(frames.PREFACE):
                 return
@@ -156,7 +131,7 @@ class Connection(asyncio.Protocol):
             self._take(kind, flags, stream & frames.WINDOW_MAX, buffer[start:position])
             if self._deaf:
                 return
-        if position:
+        if position and self._block is None:
             self._partial_s = self._clock()
         self._parts = [buffer[position:]] if position < end else []
         self._have = end - position
@@ -172,47 +147,61 @@ class Connection(asyncio.Protocol):
             case frames.CONTINUATION:
                 self._continuation(flags, payload)
             case frames.WINDOW:
-                self._strike(1.0)
+                self._budget.strike(budget.FRAME)
+                if stream > self._streams.last:
+                    raise Broken(Reason.PROTOCOL_ERROR, "a window of no stream")
                 self.out.widen(stream, frames.number(payload))
             case frames.RESET:
-                self._strike(RESET_STRIKES)
                 self._reset_by_client(stream, payload)
             case frames.SETTINGS:
-                self._strike(1.0)
+                self._budget.strike(budget.FRAME)
                 self._settings(flags, stream, payload)
             case frames.PING:
-                self._strike(1.0)
+                self._budget.strike(budget.FRAME)
                 self._ping(flags, stream, payload)
             case frames.PUSH:
                 raise Broken(Reason.PROTOCOL_ERROR, "a client does not push")
+            case frames.PRIORITY:
+                self._budget.strike(budget.FRAME)
+                frames.check_priority(payload, stream)
             case _:
-                self._strike(1.0)  # PRIORITY, GOAWAY and kinds to come mean nothing here
+                self._budget.strike(budget.FRAME)  # GOAWAY and kinds to come mean nothing here
 
     def _data(self, flags: int, stream: int, payload: bytes) -> None:
-        if stream == 0 or stream > self._last:
-            raise Broken(Reason.PROTOCOL_ERROR, "data of no stream")
+        self._streams.may_speak(stream)
         self._owed += len(payload)
         if self._owed > frames.CONNECTION_WINDOW // 2:
             self.out.send(frames.window_update(0, self._owed))
             self._owed = 0
-        if not payload and not flags & frames.END_STREAM:
-            self._strike(1.0)
-        call = self._calls.get(stream)
-        if call is not None:
-            data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
-            call.receive(data, bool(flags & frames.END_STREAM))
-            self._credit_padding(stream, len(payload) - len(data))
+        ended = bool(flags & frames.END_STREAM)
+        if not ended and len(payload) < budget.SCRAP_BYTES:
+            self._budget.strike(budget.SCRAP if payload else budget.FRAME)
+        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
+        self._receive(stream, data, ended)
+        self._credit_padding(stream, len(payload) - len(data))
+
+    def _receive(self, stream: int, data: bytes, ended: bool) -> None:
+        """To the call, if it still runs and has as much as it said."""
+        as_announced = self._streams.said(stream, len(data), ended)
+        running = self._running.get(stream)
+        if running is None:
+            self._budget.strike(0.0 if ended else budget.SCRAP)
+        elif as_announced:
+            running.call.receive(data, ended)
+        else:
+            self._give_up(stream, Reason.PROTOCOL_ERROR)
+            self._budget.strike(budget.RESET)
 
     def _credit_padding(self, stream: int, size: int) -> None:
-        if size and stream in self._calls:
-            self._strike(1.0)
+        if size and stream in self._running:
+            self._budget.strike(budget.FRAME)
             self.out.send(frames.window_update(stream, size))
 
     def _headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & (frames.PADDED | frames.WITH_PRIORITY):
-            payload = frames.unpadded(payload, flags)
+            payload = frames.block(payload, flags, stream)
         if flags & frames.END_HEADERS:
-            self._open(flags, stream, payload)
+            self._whole_block(flags, stream, payload)
         else:
             self._block = (stream, flags, bytearray(payload))
             self._partial_s = self._clock()
@@ -221,94 +210,119 @@ class Connection(asyncio.Protocol):
         if self._block is None:
             raise Broken(Reason.PROTOCOL_ERROR, "headers that go on without a beginning")
         stream, first, block = self._block
-        self._strike(0.0 if payload else RESET_STRIKES)
+        self._budget.strike(budget.FRAME if payload else budget.RESET)
         block += payload
-        if len(block) > BLOCK_BYTES_MAX:
-            raise Broken(Reason.ENHANCE_YOUR_CALM, "headers without end")
+        self._check_size(len(block))
         if flags & frames.END_HEADERS:
             self._block = None
-            self._open(first, stream, bytes(block))
+            self._whole_block(first, stream, bytes(block))
 
-    def _open(self, flags: int, stream: int, block: bytes) -> None:
-        if len(block) > BLOCK_BYTES_MAX:
+    def _check_size(self, block_bytes: int) -> None:
+        """Of a header block as sent: past twice what it may hold it is not worth reading."""
+        if block_bytes > 2 * self._limits.header_bytes_max:
             raise Broken(Reason.ENHANCE_YOUR_CALM, "headers without end")
-        fields = self._table.decode(block, self._limits.header_bytes_max)
+
+    def _whole_block(self, flags: int, stream: int, block: bytes) -> None:
+        self._check_size(len(block))
+        self._budget.strike(len(block) / budget.BLOCK_BYTES)
         ended = bool(flags & frames.END_STREAM)
-        if stream <= self._last:
-            if stream == 0:
-                raise Broken(Reason.PROTOCOL_ERROR, "headers of no stream")
-            call = self._calls.get(stream)
-            if call is not None and ended:  # its trailers, which gRPC's clients do not have
-                call.receive(b"", True)
+        if stream > self._streams.last:
+            self._open(stream, block, ended)
             return
-        if stream % 2 == 0:
-            raise Broken(Reason.PROTOCOL_ERROR, "a stream that a client cannot open")
-        self._last = stream
-        if len(self._calls) >= STREAMS_MAX or self._listener.draining:
-            self._strike(RESET_STRIKES)
-            self.out.send(frames.reset(stream, Reason.REFUSED_STREAM))
+        self._streams.may_speak(stream)
+        fields = self._table.decode(block, self._limits.header_bytes_max)
+        if not ended or not is_trailer(fields or []):
+            raise Broken(Reason.PROTOCOL_ERROR, "headers after those of the call that are no trailers")
+        self._receive(stream, b"", True)  # gRPC's clients have nothing to say in them
+
+    def _open(self, stream: int, block: bytes, ended: bool) -> None:
+        self._streams.open(stream, ended)
+        fields = self._table.decode(block, self._limits.header_bytes_max)
+        if len(self._running) >= STREAMS_MAX or self._listener.draining:
+            self._refuse(stream, Reason.REFUSED_STREAM)
+            return
+        headers = None if fields is None or len(fields) > self._limits.header_count_max else read_head(fields)
+        length = 0 if headers is None else int(headers.get(b"content-length", 0))
+        if (headers is None and fields is not None) or (ended and length):
+            self._refuse(stream, Reason.PROTOCOL_ERROR)
             return
         self.out.opened(stream)
-        call = self._listener.open(self, stream, fields, ended)
+        call = self._listener.open(self, stream, headers)
         if call is None:
             self.out.closed(stream)
-            self._strike(1.0)
+            self._streams.answered(stream)
             return
-        self._calls[stream] = call
+        self._running[stream] = Running(call, self._clock())
         if ended:
             call.receive(b"", True)
+        elif length:
+            self._streams.announce(stream, length)
+
+    def _refuse(self, stream: int, reason: Reason) -> None:
+        self._budget.strike(budget.RESET)
+        self.out.send(frames.reset(stream, reason))
+
+    def _give_up(self, stream: int, reason: Reason) -> None:
+        """End a call for what its client does."""
+        self.out.send(frames.reset(stream, reason))
+        self._cancel(stream)
+
+    def _cancel(self, stream: int) -> None:
+        call = self._running[stream].call
+        self._forget(stream)
+        call.cancel()
 
     def _reset_by_client(self, stream: int, payload: bytes) -> None:
         frames.number(payload)
-        if stream == 0 or stream > self._last:
-            raise Broken(Reason.PROTOCOL_ERROR, "an end of no stream")
-        call = self._calls.get(stream)
-        if call is not None:
-            self.close_call(stream)
-            call.cancel()
+        self._streams.given_up(stream)
+        running = self._running.get(stream)
+        if running is None:  # it crosses our answer, which forgave more
+            self._budget.strike(budget.FRAME)
+            return
+        self._cancel(stream)
+        if self._clock() - running.began_s < RAPID_S:
+            self._budget.strike(budget.RESET)
+        else:
+            self._budget.forgive(budget.CALL_FORGIVES)
 
     def _settings(self, flags: int, stream: int, payload: bytes) -> None:
         if stream or (flags & frames.ACK and payload):
             raise Broken(Reason.PROTOCOL_ERROR, "settings of a stream, or acknowledged with some")
         if not flags & frames.ACK:
-            for name, value in frames.read_settings(payload):
-                self.out.apply(name, value)
+            self.out.apply(frames.read_settings(payload))
             self.out.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
 
     def _ping(self, flags: int, stream: int, payload: bytes) -> None:
-        if stream or len(payload) != 8:
-            raise Broken(Reason.FRAME_SIZE_ERROR, "a ping of the wrong size, or of a stream")
+        if stream:
+            raise Broken(Reason.PROTOCOL_ERROR, "a ping of a stream")
+        if len(payload) != 8:
+            raise Broken(Reason.FRAME_SIZE_ERROR, "a ping of the wrong size")
         if not flags & frames.ACK:
             self.out.send(frames.frame(frames.PING, frames.ACK, 0, payload))
 
-    def _strike(self, weight: float) -> None:
-        self._strikes += weight
-        if self._strikes > STRIKES_MAX / 2:
-            now_s = self._clock()
-            self._strikes = max(0.0, self._strikes - (now_s - self._forgiven_s) * STRIKES_FORGIVEN_PER_S)
-            self._forgiven_s = now_s
-            if self._strikes > STRIKES_MAX:
-                raise Broken(Reason.ENHANCE_YOUR_CALM, "too much that asks for nothing")
-
     def forgive(self) -> None:
         """The client is sent a message."""
-        self._strikes = max(0.0, self._strikes - ANSWER_FORGIVES)
+        self._budget.forgive(budget.MESSAGE_FORGIVES)
 
     def credit(self, stream: int, size: int) -> None:
         """So many bytes of the call are taken: the client may send as many more."""
-        if stream in self._calls and not self._deaf:
+        if stream in self._running and not self._deaf:
             self.out.send(frames.window_update(stream, size))
 
     def close_call(self, stream: int) -> None:
-        """The call has ended."""
-        if self._calls.pop(stream, None) is not None:
+        """The call is answered."""
+        self._budget.forgive(budget.CALL_FORGIVES)
+        self._forget(stream)
+
+    def _forget(self, stream: int) -> None:
+        if self._running.pop(stream, None) is not None:
             self.out.closed(stream)
             self._quiet_s = self._clock()
-            if self._listener.draining and not self._calls and not self._deaf:
+            if self._listener.draining and not self._running and not self._deaf:
                 self._close(b"")
 
     def _end(self, reason: Reason, text: str) -> None:
-        self._close(frames.go_away(self._last, reason, text))
+        self._close(frames.go_away(self._streams.last, reason, text))
 
     def _close(self, last: bytes) -> None:
         """Say the last, then discard what still comes in for a moment: a reset might overtake it."""
@@ -323,15 +337,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _cancel_calls(self) -> None:
-        calls = tuple(self._calls.values())
-        self._calls.clear()
-        for call in calls:
-            call.cancel()
+        calls = tuple(self._running.values())
+        self._running.clear()
+        for running in calls:
+            running.call.cancel()
 
     def pause_writing(self) -> None:
         """The client does not take what it asked for: it is not heard until it does."""
         self.out.pause()
-        self._stalled_s = self._clock()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -341,35 +354,42 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now_s: float) -> None:
         limits = self._limits
+        passed_s, self._swept_s = now_s - self._swept_s, now_s
         if self._deaf:
             if now_s - self._quiet_s > limits.write_time_s:
                 self.cut()
             elif now_s - self._quiet_s > LINGER_S and not self._transport.get_write_buffer_size():
                 self._transport.close()
             return
-        stalled_s = min(self.out.stalled_s.values(), default=now_s)
-        if (self.out.paused and now_s - self._stalled_s > limits.write_time_s) or (
-            now_s - stalled_s > limits.write_time_s
-        ):
+        self.out.sweep(passed_s)
+        if self.out.stalled_s > limits.write_time_s:
             self.cut()
         elif (self._have or not self._begun or self._block) and (
             now_s - self._partial_s > limits.header_time_s + self._have / limits.body_rate_min
         ):
             self._end(Reason.PROTOCOL_ERROR, "a frame that did not come to its end in time")
-        elif not self._calls and now_s - self._quiet_s > limits.idle_time_s:
+        elif not self._running and now_s - self._quiet_s > limits.idle_time_s:
             self._end(Reason.NO_ERROR, "idle")
         else:
-            for call in tuple(self._calls.values()):
-                call.sweep(now_s)
+            self._sweep_streams(now_s)
+
+    def _sweep_streams(self, now_s: float) -> None:
+        stalled = [n for n, stalled_s in self.out.stalled_calls_s.items() if stalled_s > self._limits.write_time_s]
+        for stream in stalled:
+            self._give_up(stream, Reason.CANCEL)
+        for stream in self._streams.to_reset():
+            self.out.send(frames.reset(stream, Reason.NO_ERROR))
+        for running in tuple(self._running.values()):
+            running.call.sweep(now_s)
 
     def drain(self) -> None:
         """Take no new call; close once those that run are answered."""
-        if not self._calls:
+        if not self._running:
             self._end(Reason.NO_ERROR, "the server ends")
             return
-        self.out.send(frames.go_away(self._last, Reason.NO_ERROR, "the server ends"))
-        for call in tuple(self._calls.values()):
-            call.end()
+        self.out.send(frames.go_away(self._streams.last, Reason.NO_ERROR, "the server ends"))
+        for running in tuple(self._running.values()):
+            running.call.end()
 
     def cut(self) -> None:
         self._deaf = True

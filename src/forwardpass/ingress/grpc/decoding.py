@@ -1,6 +1,7 @@
 """A ModelInferRequest to a Request, by the rules of V2 over REST: both fill in the same message."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -14,12 +15,15 @@ from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.dialects.v2 import InferMessage, InferOutput, fill
 from forwardpass.ingress.dialects.v2_input import InferInput
 from forwardpass.ingress.dialects.v2_parameters import refuse_input_parameters
+from forwardpass.ingress.grpc import large_fields
 from forwardpass.ingress.grpc.messages import Message
 from forwardpass.ingress.routes import version_number
 from forwardpass.pipeline.bounds import check_bools, element_at, pack_numbers, refuse
 
 FINAL_ASKED = "triton_enable_empty_final_response"
 SIZE = "binary_data_size"
+RAW_INPUT = 7  # the field of a ModelInferRequest
+CUT_BYTES_MIN = 16 * 1024  # the raw inputs of a shorter one are copied sooner than looked for
 
 _CONTENTS: Mapping[str, str] = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
@@ -29,6 +33,20 @@ _CONTENTS: Mapping[str, str] = {
 """Where a datatype's elements stand when they are no raw bytes; FP16 and BF16 have no such place."""
 
 
+class InferCall(NamedTuple):
+    """A ModelInferRequest; of a large one ``message`` has no raw inputs: they are parts of what came."""
+
+    message: Message
+    raw: Sequence[bytes | memoryview]
+    size: int  # of the whole
+
+
+def without_raw(body: bytes | bytearray) -> tuple[bytes | bytearray, Sequence[memoryview] | None]:
+    """What protobuf should read of a ModelInferRequest and its raw inputs, None where they stay with the rest."""
+    parts = large_fields.cut(body, RAW_INPUT) if len(body) >= CUT_BYTES_MIN else None
+    return (body, None) if parts is None else parts
+
+
 def target_of(name: str, version: str) -> Target:
     """Raises Refused version_not_found; missing_field where no model is named."""
     if not name:
@@ -36,13 +54,14 @@ def target_of(name: str, version: str) -> Target:
     return Target(name, version_number(version) if version else None)
 
 
-def decode_infer(message: Message, signature: Signature, id: str, timeline: Timeline) -> Request:
+def decode_infer(call: InferCall, signature: Signature, id: str, timeline: Timeline) -> Request:
     """The request that an infer call makes. Raises Refused, with the texts and places that REST has.
 
     Values are raw, one entry for each input, or all in ``contents``. Every answer is raw.
     """
     request = Request(id, [], 0, timeline, binary_default=True)
-    values_of = _raw(message) if message.raw_input_contents else _explicit(message)
+    message = call.message
+    values_of = _raw(message, call.raw) if call.raw else _explicit(message)
     inputs = [InferInput(given.name, list(given.shape), given.datatype) for given in message.inputs]
     outputs = [
         InferOutput(output.name, parameters_of(output.parameters, f"/outputs/{index}/parameters"))
@@ -79,8 +98,8 @@ def final_asked(message: Message) -> bool:
     return asked
 
 
-def _raw(message: Message) -> Callable[[InferInput, str], msgspec.Raw | memoryview]:
-    raw, inputs = message.raw_input_contents, message.inputs
+def _raw(message: Message, raw: Sequence[bytes | memoryview]) -> Callable[[InferInput, str], msgspec.Raw | memoryview]:
+    inputs = message.inputs
     for index, given in enumerate(inputs):
         if given.parameters:
             _check_size(given, raw[index] if index < len(raw) else b"", f"/inputs/{index}")
@@ -93,7 +112,7 @@ def _raw(message: Message) -> Callable[[InferInput, str], msgspec.Raw | memoryvi
     return lambda given, where: memoryview(next(entries))
 
 
-def _check_size(given: Message, entry: bytes, where: str) -> None:
+def _check_size(given: Message, entry: bytes | memoryview, where: str) -> None:
     """KServe's client says of each raw input how large it is, as over REST; no other parameter has a meaning."""
     refuse_input_parameters((name for name in given.parameters if name != SIZE), where)
     size = parameters_of(given.parameters, f"{where}/parameters")[SIZE]

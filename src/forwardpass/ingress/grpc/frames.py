@@ -8,6 +8,7 @@ END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
 WITH_PRIORITY = 0x20
+PRIORITY_BYTES = 5
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD = Struct(">HBBBI")  # the length in two parts, kind, flags, stream
@@ -22,10 +23,19 @@ STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 16 * 1024 * 1024
 """What a client may send before we say that it may go on, of one call and of all."""
 
-_MAX_CONCURRENT, _INITIAL_WINDOW, _MAX_FRAME, _MAX_HEADER_LIST = 3, 4, 5, 6
-INITIAL_WINDOW, MAX_FRAME = _INITIAL_WINDOW, _MAX_FRAME
+SETTINGS_MAX = 32
+"""Entries of one frame: there are a handful of settings, and each client sends each once."""
+
+ENABLE_PUSH, MAX_CONCURRENT, INITIAL_WINDOW, MAX_FRAME, MAX_HEADER_LIST = 2, 3, 4, 5, 6
 _ENTRY = Struct(">HI")
 _NUMBER = Struct(">I")
+
+_SPOKEN = b'{"error":"this port speaks gRPC: HTTP/2 from the start"}'
+HTTP_1 = (
+    b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_SPOKEN), _SPOKEN)
+)
+"""To a client that begins with something else than the preface."""
 
 
 class Reason(IntEnum):
@@ -63,26 +73,31 @@ def head(kind: int, flags: int, stream: int, length: int) -> bytes:
 def settings(streams_max: int, header_bytes_max: int) -> bytes:
     """What a server says first: our settings, and a larger window for the connection."""
     entries = (
-        (_MAX_CONCURRENT, streams_max),
-        (_INITIAL_WINDOW, STREAM_WINDOW),
-        (_MAX_FRAME, FRAME_BYTES_MAX),
-        (_MAX_HEADER_LIST, header_bytes_max),
+        (MAX_CONCURRENT, streams_max),
+        (INITIAL_WINDOW, STREAM_WINDOW),
+        (MAX_FRAME, FRAME_BYTES_MAX),
+        (MAX_HEADER_LIST, header_bytes_max),
     )
     payload = b"".join(_ENTRY.pack(*entry) for entry in entries)
     return frame(SETTINGS, 0, 0, payload) + window_update(0, CONNECTION_WINDOW - WINDOW_DEFAULT)
 
 
-def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """The entries of a client's settings. Raises Broken."""
+def read_settings(payload: bytes) -> dict[int, int]:
+    """A client's settings by number, the last of each. Raises Broken."""
     if len(payload) % _ENTRY.size:
         raise Broken(Reason.FRAME_SIZE_ERROR, "settings that are cut off")
-    entries = list(_ENTRY.iter_unpack(payload))
-    for name, value in entries:
-        if name == _INITIAL_WINDOW and value > WINDOW_MAX:
+    if len(payload) > SETTINGS_MAX * _ENTRY.size:
+        raise Broken(Reason.ENHANCE_YOUR_CALM, "more settings than there are")
+    found: dict[int, int] = {}
+    for name, value in _ENTRY.iter_unpack(payload):
+        if name == ENABLE_PUSH and value > 1:
+            raise Broken(Reason.PROTOCOL_ERROR, "a push setting that is neither 0 nor 1")
+        if name == INITIAL_WINDOW and value > WINDOW_MAX:
             raise Broken(Reason.FLOW_CONTROL_ERROR, "an initial window that is too large")
-        if name == _MAX_FRAME and not FRAME_BYTES_DEFAULT <= value < 2**24:
+        if name == MAX_FRAME and not FRAME_BYTES_DEFAULT <= value < 2**24:
             raise Broken(Reason.PROTOCOL_ERROR, "a frame size that is out of bounds")
-    return entries
+        found[name] = value
+    return found
 
 
 def window_update(stream: int, size: int) -> bytes:
@@ -106,14 +121,31 @@ def number(payload: bytes) -> int:
 
 
 def unpadded(payload: bytes, flags: int) -> bytes:
-    """The payload of DATA or HEADERS without padding and priority. Raises Broken."""
-    start, end = 0, len(payload)
-    if flags & PADDED:
-        if not payload:
-            raise Broken(Reason.FRAME_SIZE_ERROR, "a frame without the length of its padding")
-        start, end = 1, end - payload[0]
-    if flags & WITH_PRIORITY:
-        start += 5
-    if start > end:
+    """The payload of DATA without its padding, or what is left of HEADERS. Raises Broken."""
+    if not flags & PADDED:
+        return payload
+    if not payload:
+        raise Broken(Reason.FRAME_SIZE_ERROR, "a frame without the length of its padding")
+    end = len(payload) - payload[0]
+    if end < 1:
         raise Broken(Reason.PROTOCOL_ERROR, "padding longer than its frame")
-    return payload[start:end]
+    return payload[1:end]
+
+
+def block(payload: bytes, flags: int, stream: int) -> bytes:
+    """The part of a header block in HEADERS: without padding, and without the priority that nobody uses. Raises Broken."""
+    fragment = unpadded(payload, flags)
+    if not flags & WITH_PRIORITY:
+        return fragment
+    if len(fragment) < PRIORITY_BYTES:
+        raise Broken(Reason.FRAME_SIZE_ERROR, "a priority that is cut off")
+    check_priority(fragment[:PRIORITY_BYTES], stream)
+    return fragment[PRIORITY_BYTES:]
+
+
+def check_priority(payload: bytes, stream: int) -> None:
+    """Raises Broken for what is no priority; what a right one says has no meaning here."""
+    if len(payload) != PRIORITY_BYTES:
+        raise Broken(Reason.FRAME_SIZE_ERROR, "a priority of the wrong size")
+    if stream == 0:
+        raise Broken(Reason.PROTOCOL_ERROR, "a priority of no stream")

@@ -20,9 +20,10 @@ from forwardpass.ingress.dialects.envelope import (
     trace_of,
 )
 from forwardpass.ingress.edge import Edge
-from forwardpass.ingress.grpc.decoding import decode_infer, final_asked, target_of
+from forwardpass.ingress.grpc.decoding import InferCall, decode_infer, final_asked, target_of, without_raw
 from forwardpass.ingress.grpc.description import METHODS, Described, members
 from forwardpass.ingress.grpc.encoding import GrpcAnswer, encode_infer, failed, trailing
+from forwardpass.ingress.grpc.large_fields import Buffers
 from forwardpass.ingress.grpc.messages import Message, classes, parse_error
 from forwardpass.ingress.inference import Inference, off_loop
 from forwardpass.ingress.message import Headers, HttpAnswer, HttpRequest
@@ -33,6 +34,9 @@ INFER = "ModelInfer"
 STREAM = "ModelStreamInfer"
 _log = logging.getLogger("forwardpass.ingress")
 Result = TypeVar("Result")
+Body = bytes | bytearray
+Unpack = Callable[[], Awaitable[Body]]
+"""The call's message, once it is known that it may ask. Raises Failure."""
 
 
 class GrpcCall(msgspec.Struct):
@@ -77,10 +81,10 @@ class GrpcPlane:
         self._classes = classes()
         self._malformed = parse_error()
 
-    async def respond(self, call: GrpcCall, body: bytes) -> GrpcAnswer:
+    async def respond(self, call: GrpcCall, unpack: Unpack) -> GrpcAnswer:
         """Every call gets an answer; what went wrong on our side is logged with its detail."""
         id, trace = self._ids.next(), trace_of(call.http.headers)
-        work = self._inferred(call, body, id, trace) if call.name == INFER else self._described(call, body, id)
+        work = self._inferred(call, unpack, id, trace) if call.name == INFER else self._described(call, unpack, id)
         answer = await self.outcome(work, id, call)
         ended = failed(answer, id) if isinstance(answer, Failure) else answer
         return ended._replace(metadata=[*ended.metadata, *trailing(self._marks(call, trace))])
@@ -108,26 +112,27 @@ class GrpcPlane:
         self._inference.count(failure)
         return failed(failure, self._ids.next())
 
-    async def parsed(self, name: str, body: bytes) -> Message:
-        """Raises Refused for bytes that are no message of that name."""
-        try:
-            return await off_loop(len(body), self._classes[name].FromString, body)
-        except self._malformed:
-            raise Refused(Code.BAD_REQUEST, f"the bytes are no {name}") from None
+    async def parsed(self, body: Body) -> InferCall:
+        """Raises Refused for bytes that are no ModelInferRequest."""
+        rest, raw = without_raw(body)
+        message = await self._message("ModelInferRequest", rest)
+        return InferCall(message, message.raw_input_contents if raw is None else raw, len(body))
 
     async def infer(
         self,
         call: GrpcCall,
-        message: Message,
-        size: int,
+        asked: InferCall,
         id: str,
-        wrap: Callable[[Message], Message],
+        wrap: Callable[[Buffers], Buffers],
         trace: Trace | None,
-    ) -> tuple[bytes, Headers]:
-        """The answer of one request, as ``wrap`` packs it, and who gave it. Raises the Failure that ended it."""
-        timeline = Timeline(self._clock())
+    ) -> tuple[Buffers, Headers]:
+        """The answer of one request, as ``wrap`` packs it, and who gave it. Raises the Failure that ended it.
+
+        That it may ask is known: see ``admit``.
+        """
+        timeline, remaining_s = Timeline(self._clock()), call.remaining_s()
         try:
-            remaining_s = self._admit(call)
+            message = asked.message
             final = final_asked(message)
             target = target_of(message.model_name, message.model_version)
         except Failure as failure:
@@ -135,7 +140,7 @@ class GrpcPlane:
             raise
 
         def decode(variant: Variant) -> Request:
-            request = decode_infer(message, variant.signature, id, timeline)
+            request = decode_infer(asked, variant.signature, id, timeline)
             apply_headers(request, call.http)
             if remaining_s is not None:
                 given_s = DEADLINE_S_MAX if request.deadline_s is None else request.deadline_s
@@ -143,21 +148,20 @@ class GrpcPlane:
             request.trace = trace
             return request
 
-        def encode(answer: Answer, request: Request) -> tuple[bytes, Headers]:
+        def encode(answer: Answer, request: Request) -> tuple[Buffers, Headers]:
             headers = answer_headers(request.id, answer.version, request.sequence)
-            return wrap(encode_infer(answer, request, final=final)).SerializeToString(), headers
+            return wrap(encode_infer(answer, request, final=final)), headers
 
-        return await self._inference.run(target, size, decode, encode)
+        return await self._inference.run(target, asked.size, decode, encode)
 
-    def _admit(self, call: GrpcCall) -> float | None:
-        """How long the client still waits. Raises Failure when it does no more, or may not ask."""
+    def admit(self, call: GrpcCall) -> None:
+        """Raises Failure for a client that waits no more, or may not ask."""
         remaining_s = call.remaining_s()
         if remaining_s is not None and remaining_s <= 0:
             raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was here")
         if b"idempotency-key" in call.http.headers:
             raise Refused(Code.UNKNOWN_FIELD, "Idempotency-Key has no meaning over gRPC", field="idempotency-key")
         self._edge.admit(call.http, self.routes[call.method])
-        return remaining_s
 
     def _marks(self, call: GrpcCall, trace: Trace | None) -> list[tuple[bytes, bytes]]:
         """What every answer says beside who gave it."""
@@ -167,19 +171,26 @@ class GrpcPlane:
         self._edge.mark(marked, call.http, self.routes[call.method], "v2")
         return marked.headers
 
-    async def _inferred(self, call: GrpcCall, body: bytes, id: str, trace: Trace | None) -> GrpcAnswer:
+    async def _message(self, name: str, body: Body) -> Message:
         try:
-            message = await self.parsed("ModelInferRequest", body)
+            return await off_loop(len(body), self._classes[name].FromString, body)
+        except self._malformed:
+            raise Refused(Code.BAD_REQUEST, f"the bytes are no {name}") from None
+
+    async def _inferred(self, call: GrpcCall, unpack: Unpack, id: str, trace: Trace | None) -> GrpcAnswer:
+        try:
+            self.admit(call)
+            asked = await self.parsed(await unpack())
         except BaseException as error:
             self._inference.count(error)
             raise
-        answer, headers = await self.infer(call, message, len(body), id, lambda response: response, trace)
+        answer, headers = await self.infer(call, asked, id, lambda response: response, trace)
         return GrpcAnswer(answer, trailing(headers))
 
-    async def _described(self, call: GrpcCall, body: bytes, id: str) -> GrpcAnswer:
+    async def _described(self, call: GrpcCall, unpack: Unpack, id: str) -> GrpcAnswer:
         method = METHODS[call.name]
         try:
-            answer = await self._described_members(call, body, id, method)
+            answer = await self._described_members(call, unpack, id, method)
         except BaseException as error:
             self._inference.count(error)
             raise
@@ -187,14 +198,16 @@ class GrpcPlane:
         from google.protobuf.json_format import ParseDict
 
         response = ParseDict(answer, self._classes[method.response](), ignore_unknown_fields=True)
-        return GrpcAnswer(response.SerializeToString(), [(b"x-request-id", id.encode())])
+        return GrpcAnswer((response.SerializeToString(),), [(b"x-request-id", id.encode())])
 
-    async def _described_members(self, call: GrpcCall, body: bytes, id: str, method: Described) -> Mapping[str, object]:
-        self._admit(call)
+    async def _described_members(
+        self, call: GrpcCall, unpack: Unpack, id: str, method: Described
+    ) -> Mapping[str, object]:
+        self.admit(call)
         route = self.routes[call.method]
         if route.needs and route.needs not in self._enabled:
             raise Refused(Code.FORBIDDEN, f"this is switched off; the setting {route.needs} switches it on")
-        message = await self.parsed(method.request, body)
+        message = await self._message(method.request, await unpack())
         given = method.body(message)
         text = b"" if given is None else msgspec.json.encode(given)
         now_s = self._clock()

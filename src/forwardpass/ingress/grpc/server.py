@@ -1,5 +1,6 @@
 """gRPC on one listener: which calls are opened, and how all of them end."""
 
+import asyncio
 import re
 import socket
 import ssl
@@ -8,16 +9,21 @@ from dataclasses import dataclass
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.connections import OpenConnections
+from forwardpass.ingress.framing import check_host
 from forwardpass.ingress.grpc import frames
-from forwardpass.ingress.grpc.call import OpenCall, Reply
+from forwardpass.ingress.grpc.call import OpenCall
 from forwardpass.ingress.grpc.connection import Connection
-from forwardpass.ingress.grpc.frames import Reason
-from forwardpass.ingress.grpc.hpack import Fields, literal
+from forwardpass.ingress.grpc.hpack import literal
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
+from forwardpass.ingress.grpc.reply import Reply
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpLimits, HttpRequest
 
 CODINGS = {b"": b"", b"identity": b"", b"gzip": b"gzip", b"deflate": b"deflate"}
+UNPACKING_MAX = 4
+"""Large compressed messages that are unpacked at the same time, of all connections: each may become the largest."""
+
+_NO_CALL = b'{"error":"this port speaks gRPC: POST with content-type application/grpc"}'
 _CONTENT_TYPE = re.compile(rb"application/grpc(\+proto)?(;.*)?")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -42,6 +48,7 @@ class GrpcServer:
         self.clock = clock
         self.draining = False
         self.running = self.requests = self.cancelled = 0
+        self.unpacking = asyncio.Semaphore(UNPACKING_MAX)
         self.connections = OpenConnections(limits, clock)
         self.listeners = Listeners(lambda: Connection(self), self.connections, limits, tls)
 
@@ -59,37 +66,29 @@ class GrpcServer:
     def statistics(self) -> GrpcStatistics:
         return GrpcStatistics(len(self.connections), self.running, self.requests, self.cancelled)
 
-    def open(self, connection: Connection, stream: int, fields: Fields | None, ended: bool) -> OpenCall | None:
-        """A call with this head; None where it is answered already, or is no call."""
+    def open(self, connection: Connection, stream: int, headers: dict[bytes, bytes] | None) -> OpenCall | None:
+        """A call with this head, None where it is answered already; no headers: they were too large."""
         try:
-            if fields is None or len(fields) > self.limits.header_count_max:
-                raise Refused(
-                    Code.HEADERS_TOO_LARGE, f"metadata of at most {self.limits.header_bytes_max} bytes is allowed"
-                )
-            headers = _headers(fields)
             if headers is None:
-                connection.out.send(frames.reset(stream, Reason.PROTOCOL_ERROR))
-                return None
+                text = f"metadata of at most {self.limits.header_bytes_max} bytes is allowed"
+                raise Refused(Code.HEADERS_TOO_LARGE, text)
             if headers[b":method"] != b"POST":
-                connection.out.send(_plain(stream, b"405"))
+                _answer_plainly(connection, stream, b"405")
                 return None
             if not _CONTENT_TYPE.fullmatch(headers.get(b"content-type", b"")):
-                connection.out.send(_plain(stream, b"415"))
+                _answer_plainly(connection, stream, b"415")
                 return None
             return self._opened(connection, stream, headers)
         except Refused as refusal:
             Reply(connection, stream, b"").end(self.plane.refused(refusal))
-            if not ended:  # what it still sends is of no use
-                connection.out.send(frames.reset(stream, Reason.NO_ERROR))
             return None
 
     def _opened(self, connection: Connection, stream: int, headers: dict[bytes, bytes]) -> OpenCall:
         method = headers[b":path"].decode("latin-1")
         if method not in self.plane.routes:
             raise Refused(Code.NOT_IMPLEMENTED, f"there is no method {show(method)}")
-        host = headers.get(b":authority", b"").rpartition(b":")[0] or headers.get(b":authority", b"")
-        if self.limits.hosts and host.decode("latin-1").lower() not in self.limits.hosts:
-            raise Refused(Code.MISDIRECTED, "this server does not answer for that host")
+        if self.limits.hosts:  # else it means nothing; clients of a Unix socket say all kinds of things
+            check_host(headers.get(b":authority") or headers.get(b"host", b""), self.limits)
         coding = CODINGS.get(headers.get(b"grpc-encoding", b""))
         if coding is None:
             raise Refused(Code.NOT_IMPLEMENTED, "grpc-encoding must be identity, gzip or deflate")
@@ -110,19 +109,15 @@ class GrpcServer:
         return self.clock() + int(found[1]) * _UNITS_S[found[2]]
 
 
-def _headers(fields: Fields) -> dict[bytes, bytes] | None:
-    """The fields by name, several of one name joined with ", "; None for what is no request."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in fields:
-        if name in headers:
-            if name.startswith(b":"):
-                return None
-            headers[name] += b", " + value
-        else:
-            headers[name] = value
-    return headers if b":method" in headers and b":path" in headers else None
-
-
-def _plain(stream: int, status: bytes) -> bytes:
-    """The end of what is no call at all, in HTTP's terms."""
-    return frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, literal(b":status", status))
+def _answer_plainly(connection: Connection, stream: int, status: bytes) -> None:
+    """To what is no call at all, in HTTP's terms; its length lets a client that still sends end at once."""
+    out, size = connection.out, len(_NO_CALL)
+    if not out.takes(stream, size):
+        flags, block = frames.END_HEADERS | frames.END_STREAM, literal(b":status", status)
+        out.send(frames.frame(frames.HEADERS, flags, stream, block))
+        return
+    fields = ((b":status", status), (b"content-type", b"application/json"), (b"content-length", b"%d" % size))
+    block = b"".join(literal(name, value) for name, value in fields)
+    out.spend(stream, size)
+    out.send(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, block))
+    out.send(frames.frame(frames.DATA, frames.END_STREAM, stream, _NO_CALL))

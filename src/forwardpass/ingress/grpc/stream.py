@@ -1,24 +1,35 @@
 """The requests of one ModelStreamInfer call: run side by side, answered in the order in which they came."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from forwardpass.core.clock import RandomIds
-from forwardpass.core.errors import Failure, Refused
+from forwardpass.core.errors import Failure
 from forwardpass.ingress.dialects.envelope import trace_of
-from forwardpass.ingress.grpc.messages import Message, classes
-from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
+from forwardpass.ingress.grpc.decoding import InferCall
+from forwardpass.ingress.grpc.encoding import size_of, stream_error, streamed
+from forwardpass.ingress.grpc.large_fields import Buffers
+from forwardpass.ingress.grpc.plane import Body, GrpcCall, GrpcPlane
+from forwardpass.ingress.message import Headers
 
 RUNNING_MAX = 64
 """Requests of one stream that run at the same time; more are not read until one is answered."""
 
-RUNNING_BYTES_MAX = 64 * 1024 * 1024
-"""Likewise of their bytes, where several run."""
 
-Read = Callable[[], Awaitable[bytes | Refused | None]]
-"""The next request, or why there is none to be had of what came; None when the client has said its last."""
+class Caller(Protocol):
+    """The client's side of the call, and what the call holds."""
 
-Write = Callable[[bytes], Awaitable[None]]
+    async def read(self) -> Body | Failure | None:
+        """The next request, held from here on, or why it cannot be had; None when the client has said its last."""
+
+    async def write(self, answer: Buffers) -> None:
+        """Returns when it has left."""
+
+    def hold(self, size: int) -> None:
+        """So many bytes more are held, or fewer."""
+
+    def full(self) -> bool:
+        """Whether so much is held that a request should wait until another one is answered."""
 
 
 class StreamAnswers:
@@ -28,17 +39,16 @@ class StreamAnswers:
     answered; cancelling it gives up what has not run.
     """
 
-    def __init__(self, plane: GrpcPlane, call: GrpcCall, read: Read, write: Write) -> None:
+    def __init__(self, plane: GrpcPlane, call: GrpcCall, caller: Caller) -> None:
         self._plane = plane
         self._call = call
-        self._read = read
-        self._write = write
+        self._caller = caller
         self._ids = RandomIds()
-        self._bytes = 0
+        self._open = 0  # requests whose answers have not left
         self._room = asyncio.Event()
-        self._line: asyncio.Queue[tuple[asyncio.Task[bytes], int] | None] = asyncio.Queue()
-        self._last: dict[str, asyncio.Task[bytes]] = {}  # of each sequence that runs
-        self._reading: asyncio.Future[bytes | Refused | None] | None = None
+        self._line: asyncio.Queue[asyncio.Task[Buffers] | None] = asyncio.Queue()
+        self._last: dict[str, asyncio.Task[Buffers]] = {}  # of each sequence that runs
+        self._reading: asyncio.Future[Body | Failure | None] | None = None
         self._ended = False
 
     def end(self) -> None:
@@ -51,20 +61,20 @@ class StreamAnswers:
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._answer_in_order())
             while (body := await self._next()) is not None:
-                size = 0 if isinstance(body, Refused) else len(body)
-                while self._line.qsize() >= RUNNING_MAX or (self._bytes and self._bytes + size > RUNNING_BYTES_MAX):
+                self._open += 1
+                self._line.put_nowait(await self._start(group, body))
+                body = None  # what is parsed may be all that is needed of it
+                while self._open >= RUNNING_MAX or (self._open and self._caller.full()):
                     self._room.clear()
                     await self._room.wait()
-                self._bytes += size
-                self._line.put_nowait((await self._start(group, body), size))
             self._line.put_nowait(None)
             await writing
 
-    async def _next(self) -> bytes | Refused | None:
+    async def _next(self) -> Body | Failure | None:
         """The next request; None when the client, or ``end``, has said there is no more."""
         if self._ended:
             return None
-        self._reading = asyncio.ensure_future(self._read())
+        self._reading = asyncio.ensure_future(self._caller.read())
         try:
             return await self._reading
         except asyncio.CancelledError:
@@ -73,61 +83,60 @@ class StreamAnswers:
             raise
 
     async def _answer_in_order(self) -> None:
-        while (entry := await self._line.get()) is not None:
-            answer, size = entry
-            await self._write(await answer)
-            self._bytes -= size
+        while (task := await self._line.get()) is not None:
+            answer = await task
+            await self._caller.write(answer)
+            self._caller.hold(-size_of(answer))
+            self._open -= 1
             self._room.set()
 
-    async def _start(self, group: asyncio.TaskGroup, body: bytes | Refused) -> "asyncio.Task[bytes]":
-        """The task that answers one request."""
+    async def _start(self, group: asyncio.TaskGroup, body: Body | Failure) -> "asyncio.Task[Buffers]":
+        """The task that answers one request; its answer is held in place of the request."""
         id = self._ids.next()
-        if isinstance(body, Refused):
-            message: Message | Failure = body
-        else:
-            message = await self._plane.outcome(self._plane.parsed("ModelInferRequest", body), id, self._call)
-        if isinstance(body, bytes) and not isinstance(message, Failure):
-            return self._run(group, message, len(body), id)
-        self._plane.count(message)
-        return group.create_task(self._refuse(message))
+        if isinstance(body, Failure):
+            return group.create_task(self._refuse(body, 0))
+        asked = await self._plane.outcome(self._plane.parsed(body), id, self._call)
+        if isinstance(asked, Failure):
+            return group.create_task(self._refuse(asked, len(body)))
+        return self._run(group, asked, id)
 
-    def _run(self, group: asyncio.TaskGroup, message: Message, size: int, id: str) -> "asyncio.Task[bytes]":
-        sequence = _sequence(message)
-        task = group.create_task(self._answer(message, size, id, self._last.get(sequence)))
+    def _run(self, group: asyncio.TaskGroup, asked: InferCall, id: str) -> "asyncio.Task[Buffers]":
+        sequence = _sequence(asked)
+        task = group.create_task(self._answer(asked, id, self._last.get(sequence)))
         if sequence:
             self._last[sequence] = task
             task.add_done_callback(lambda done: self._forget(sequence, done))
         return task
 
-    def _forget(self, sequence: str, done: "asyncio.Task[bytes]") -> None:
+    def _forget(self, sequence: str, done: "asyncio.Task[Buffers]") -> None:
         if self._last.get(sequence) is done:
             del self._last[sequence]
 
-    async def _refuse(self, refusal: Failure) -> bytes:
-        return _error(refusal, "")
+    async def _refuse(self, refusal: Failure, size: int) -> Buffers:
+        self._plane.count(refusal)
+        return self._in_place_of(size, stream_error(refusal, ""))
 
-    async def _answer(self, message: Message, size: int, id: str, before: "asyncio.Task[bytes] | None") -> bytes:
+    async def _answer(self, asked: InferCall, id: str, before: "asyncio.Task[Buffers] | None") -> Buffers:
         if before is not None:
             await asyncio.wait((before,))
-        work = self._plane.infer(self._call, message, size, id, _wrapped, trace_of(self._call.http.headers))
-        answer = await self._plane.outcome(work, id, self._call)
-        return _error(answer, message.id) if isinstance(answer, Failure) else answer[0]
+        given = await self._plane.outcome(self._inferred(asked, id), id, self._call)
+        answer = stream_error(given, asked.message.id) if isinstance(given, Failure) else given[0]
+        return self._in_place_of(asked.size, answer)
+
+    def _in_place_of(self, size: int, answer: Buffers) -> Buffers:
+        self._caller.hold(size_of(answer) - size)
+        return answer
+
+    async def _inferred(self, asked: InferCall, id: str) -> tuple[Buffers, Headers]:
+        try:
+            self._plane.admit(self._call)  # not before it is unpacked: a refusal of one request needs its id
+        except Failure as failure:
+            self._plane.count(failure)
+            raise
+        return await self._plane.infer(self._call, asked, id, streamed, trace_of(self._call.http.headers))
 
 
-def _sequence(message: Message) -> str:
+def _sequence(asked: InferCall) -> str:
     """What tells a request's sequence from the others; "" is none."""
-    if "sequence_id" not in message.parameters:
-        return ""
-    return str(message.parameters["sequence_id"])
-
-
-def _wrapped(response: Message) -> Message:
-    return classes()["ModelStreamInferResponse"](infer_response=response)
-
-
-def _error(failure: Failure, id: str) -> bytes:
-    response = classes()["ModelStreamInferResponse"](error_message=failure.text)
-    response.infer_response.id = id
-    response.infer_response.parameters["error_code"].string_param = failure.code
-    answer: bytes = response.SerializeToString()
-    return answer
+    parameters = asked.message.parameters
+    return str(parameters["sequence_id"]) if "sequence_id" in parameters else ""

@@ -36,7 +36,7 @@ def statuses(route: Route) -> list[int]:
     found = set(_ALWAYS)
     if route.scope in ("infer", "admin"):
         found |= _INFER
-    elif "{" in route.pattern:
+    elif "{" in route.pattern or route.endpoint == "tei_info":  # the pipeline that requests without a name get
         found |= _NAMED
     if route.endpoint == "invocations":
         found.add(406)

@@ -113,8 +113,8 @@ def generate_body(subjects: Sequence[Served]) -> Content:
     record = schemas.record(served.signature)
     texts = [given for given in inputs if given.type == "text"]
     stream: Schema = {"type": "boolean", "description": "true on generate_stream only"}
-    beside = {**dict.fromkeys(HARMLESS, {"description": "accepted and without effect"}), "stream": stream}
-    beside |= _meant(served)
+    harmless: Schema = {"description": "accepted and without effect"}
+    beside = {**dict.fromkeys(HARMLESS, harmless), "stream": stream, **_meant(served)}
     properties = {"id": _id(), **beside, **record["properties"], "parameters": _parameters(served)}
     schema: Schema = {
         "type": "object",
@@ -184,7 +184,7 @@ def invocations_body(subjects: Sequence[Served]) -> Content:
     }
     lines = {"schema": {"type": "string", "description": "an element of instances a line"}}
     table = {"schema": {"type": "string", "description": "a header with the names of inputs, then a row a line"}}
-    content = {
+    content: Content = {
         "application/json": _with({"schema": schema}, found), **dict.fromkeys(LINES, lines), "text/csv": table
     }  # fmt: skip
     if any(_is_bare(served.signature.inputs, ENCODED) for served in subjects):
