@@ -24,7 +24,7 @@ from tests.faults.h2_wire import (
     message,
     wire,
 )  # fmt: skip
-from tests.faults.test_fault_grpc import OK, answers, cpu_s, status
+from tests.faults.test_fault_grpc import OK, cpu_s, status
 from tests.grpc_calls import channel, infer_request
 from tests.serving import Server
 

@@ -28,16 +28,16 @@ def number(about: dict[str, Any], *path: str) -> int:
 @statistics("rows, runs and successes add up; times grow")
 def _(client: Asking) -> None:
     def counted() -> dict[str, Any]:
-        [about] = client.told("get_inference_statistics", "simple_int8")["model_stats"]
+        [about] = client.told("get_inference_statistics", "counted")["model_stats"]
         return dict(about)
 
     before = counted()
     for rows in (1, 3):
-        client.infer("simple_int8", {k: np.repeat(v.astype(np.int8), rows, axis=0) for k, v in sixteen().items()})
+        client.infer("counted", {k: np.repeat(v.astype(np.int8), rows, axis=0) for k, v in sixteen().items()})
     after = counted()
     paths = [("inference_count",), ("execution_count",), ("inference_stats", "success", "count")]
     same([number(after, *path) - number(before, *path) for path in paths], [4, 2, 2])
-    same((after["name"], after["version"]), ("simple_int8", "1"))
+    same((after["name"], after["version"]), ("counted", "1"))
     for stage in ("success", "queue", "compute_infer"):
         same(number(after, "inference_stats", stage, "ns") > number(before, "inference_stats", stage, "ns"), True)
     sizes = {number(each, "batch_size"): number(each, "compute_infer", "count") for each in after["batch_stats"]}

@@ -21,8 +21,8 @@ from forwardpass.ingress.message import HttpLimits
 STREAMS_MAX = 100
 """Calls of one connection at the same time (FAULTS H30)."""
 
-RAPID_S = 0.01
-"""A call that is given up sooner was hardly asked; one that ran this long took a place, so there cannot be many."""
+RAPID_S = 0.001
+"""A call that is given up sooner was hardly asked; one that ran longer took a place, and there are not so many."""
 
 
 class Calls(Protocol):
