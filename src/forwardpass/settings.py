@@ -36,7 +36,9 @@ class Data:
         False, "any host may be listened on, and whoever reaches it may ask: for platforms that authenticate in front"
     )
     port: int = _option(8000, "port; 0 takes a free one", low=0, high=65535)
-    hosts: tuple[str, ...] = _option((), "Host names that are answered, and whose web pages may ask; empty: any, and none")
+    hosts: tuple[str, ...] = _option(
+        (), "Host names that are answered, and whose web pages may ask; empty: any, and none"
+    )
     unix_socket: str = _option("", "path of a Unix socket that is served too, without TLS; empty: none")
     unix_socket_mode: str = _option("0600", "its permissions, in octal")
     tls_certificate: str = _option("", "PEM file; with tls_key turns TLS on; read again when it changes, and on SIGHUP")
