@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import trustme
 from tests import fixtures_onnx
-from tests.grpc_calls import Channel, channel, infer_request
+from tests.faults.h2_wire import DATA, END_HEADERS, END_STREAM, HEADERS, field, frame, wire
+from tests.grpc_calls import SERVICE, Channel, channel, infer_request
 from tests.serving import Server, serving, wait_until
 
 from forwardpass.ingress.grpc.messages import Message
@@ -37,6 +38,14 @@ def served(repository: Path, data: Path, tmp_path_factory: pytest.TempPathFactor
     folders = [summing.parent, *[repository / name for name in ("own", "identity", "single", "wait")]]
     settings = {"grpc.serve": "on", "limits.body_bytes_max": 8 << 20}
     with serving(*folders, data=data, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def named(repository: Path, data: Path) -> Iterator[Server]:
+    """A server that answers for two names only."""
+    settings = {"grpc.serve": "on", "data.hosts": '["a.example", "[::1]"]'}
+    with serving(repository / "identity", data=data / "named", settings=settings) as running:
         yield running
 
 
@@ -286,3 +295,24 @@ def test_a_server_that_ends_answers_what_runs_and_ends_idle_streams(repository: 
         assert list(idle) == []
         assert ending.process.wait(10) == 0
         release.set()
+
+
+@pytest.mark.parametrize(
+    ("given", "served"),
+    [
+        ({":authority": "a.example:8001"}, True),
+        ({":authority": "A.Example"}, True),
+        ({":authority": "[::1]"}, True),
+        ({":authority": "", "host": "a.example"}, True),
+        ({":authority": "b.example"}, False),
+        ({":authority": "[::2]:8001"}, False),
+        ({":authority": ""}, False),
+    ],
+)
+def test_only_listed_hosts_are_served(named: Server, given: dict[str, str], served: bool) -> None:
+    fields = {":method": "POST", ":scheme": "http", ":path": f"/{SERVICE}/ServerLive", **given}
+    block = b"".join(field(name.encode(), value.encode()) for name, value in fields.items() if value)
+    block += field(b"content-type", b"application/grpc")
+    with wire(named) as asking:
+        asking.say(frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, END_STREAM, 1, bytes(5)))
+        assert (field(b"grpc-status", b"0") in asking.trailers(1)) == served

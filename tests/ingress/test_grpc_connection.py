@@ -11,6 +11,7 @@ from tests.faults.h2_wire import (
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADERS,
     PING,
     PREFACE,
@@ -165,3 +166,17 @@ async def test_a_window_that_is_empty_harms_nobody_while_nothing_waits() -> None
         await asyncio.sleep(0.6)
         client.say(frame(PING, 0, 0, bytes(8)))
         await client.until(PING, 0)
+
+
+@in_a_loop
+async def test_a_client_that_widens_its_windows_for_every_frame_gets_a_large_answer() -> None:
+    size, got_bytes = 48 * 1024 * 1024, 0
+    async with connected() as client:
+        client.say(ask(1, size))
+        async for got in client.frames():
+            if got.kind == DATA and got.payload:
+                got_bytes += len(got.payload)
+                client.say(wider(0, len(got.payload)), wider(1, len(got.payload)))
+            elif got.kind in (DATA, GOAWAY):
+                break
+    assert got_bytes == size
