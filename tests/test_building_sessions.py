@@ -99,6 +99,7 @@ def test_a_part_without_an_answer_is_the_outcome_of_its_rows_alone(gate: Gate, m
 
 def test_an_interrupted_load_leaves_nothing_loaded(gate: Gate) -> None:
     made = held(gate, "", name="interrupted")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start what it backgrounds without
 
     def interrupt() -> None:
         assert gate.reached.wait(LIMIT_S)
@@ -107,6 +108,7 @@ def test_an_interrupted_load_leaves_nothing_loaded(gate: Gate) -> None:
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         made.predict({"word": "a"})
+    signal.signal(signal.SIGINT, before)
     gate.opened.set()
     for thread in threads_of("interrupted"):
         thread.join(LIMIT_S)

@@ -167,6 +167,8 @@ class App:
         try:
             await self.fleet.unload(*key, UNLOAD_LIMIT_S, away_on_purpose)
         except Refused:
+            if self._loading and key in self._wanted and key not in self._failures:
+                raise Failed(Code.NOT_READY, "this version is still to be loaded", retry_after_s=1.0) from None
             if key not in self._failures and (self._loading or key not in self._wanted):
                 raise
             away_on_purpose()

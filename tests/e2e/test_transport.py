@@ -157,6 +157,7 @@ def test_sigterm_waits_for_no_idle_tls_connection(repository: Path, data: Path, 
 
 def test_the_operator_may_hang_up_or_ask_for_a_web_socket_and_nothing_is_logged(repository: Path, data: Path) -> None:
     with serving(repository / "identity", data=data) as server:
+        wait_until(lambda: "ready: identity" in server.log.read_text())  # it answers a moment before it says so
         before = server.log.read_text()
         asked = b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\n"
         for rest in (b"Content-Length: 100\r\n\r\n{", b"Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"):

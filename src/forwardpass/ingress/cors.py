@@ -56,7 +56,7 @@ class Origins:
         if origin is None or origin in self.configured or self._own(origin, headers.get(b"host", b"")):
             return
         shown = show(origin.decode("latin-1"))
-        text = f"Origin {shown} is not this server's own: data.hosts names its hosts, data.cors_origins other origins"
+        text = f"Origin {shown} is not this server's own: data.cors_origins names origins that may ask, data.hosts its hosts"
         raise Refused(Code.FORBIDDEN, text, field="Origin")
 
     def _own(self, origin: bytes, host: bytes) -> bool:

@@ -83,6 +83,7 @@ class _Connection(asyncio.Protocol):
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
         self._quiet_s = server.clock()  # since when nothing is asked
         self._ending_s = 0.0  # since when the last answer is written; 0.0 = it is not
+        self._cut_s = 0.0  # when, after that, what has not ended by itself is cut
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
@@ -220,6 +221,7 @@ class _Connection(asyncio.Protocol):
         """After the last answer: send our end, then discard what still comes in until the client closes too."""
         self._deaf = True
         self._ending_s = self._server.clock()
+        self._cut_s = self._ending_s + self._limits.write_time_s
         if self._transport.is_closing():
             return
         self._transport.resume_reading()
@@ -231,7 +233,7 @@ class _Connection(asyncio.Protocol):
     def sweep(self, now_s: float) -> None:
         limits = self._limits
         if self._ending_s:
-            if now_s - self._ending_s > limits.write_time_s:
+            if now_s > self._cut_s:
                 self.cut()
             elif now_s - self._ending_s > LINGER_S and not self._transport.get_write_buffer_size():
                 self._transport.close()
@@ -252,6 +254,10 @@ class _Connection(asyncio.Protocol):
         if self._idle():
             self._deaf = True
             self._task.cancel()
+            self._ending_s = self._server.clock()
+            # Over TLS a client may never say that it ends too; nobody waits for one that has its answers.
+            patience_s = self._limits.write_time_s if self._transport.get_write_buffer_size() else LINGER_S
+            self._cut_s = self._ending_s + patience_s
             self._transport.close()
 
     def cut(self) -> None:

@@ -97,8 +97,10 @@ class Inference:
             for variant in routes.current()
         }
         away = {variant.version.pipeline for variant in routes.variants()} - kinds.keys()
-        if default and (not tasks or default in away or kinds.get(default) in tasks):
-            return default
+        if default and (not tasks or default not in kinds or kinds[default] in tasks):
+            return default  # where it is not served now, who is asked for it says why
+        if self._starting():  # who is the only one, or the first with a task, is not known yet
+            raise Failed(Code.NOT_READY, "pipelines are being loaded", retry_after_s=1.0)
         names = [*kinds, *away]
         if tasks:
             fitting = ([name for name, kind in kinds.items() if kind == task] for task in tasks)

@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
+from forwardpass.ingress.connections import OpenConnections, address_of
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.sockets import BACKLOG
 
@@ -100,7 +100,7 @@ class Listeners:
                 client,
                 ssl=tls,
                 ssl_handshake_timeout=self._limits.header_time_s,
-                ssl_shutdown_timeout=LINGER_S,  # a client that does not say that it closes too is not waited for
+                ssl_shutdown_timeout=self._limits.write_time_s,  # in it the last answer leaves too
             )
         except OSError:
             pass  # no handshake, or none in time: a client's own affair

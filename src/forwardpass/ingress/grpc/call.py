@@ -57,6 +57,7 @@ class OpenCall:
         self._reply = Reply(connection, stream, coding)
         self._packs = False  # the client compresses
         self._ended = self._closed = False  # the client says no more; the answer is complete
+        self._draining = self._late = False  # a stream is not read on, as the server ends; something came since
         self._received = self._queued = self._credited = self._held = 0  # bytes
         self._began_s = listener.clock()  # what is awaited
         self._more: asyncio.Future[None] | None = None
@@ -68,7 +69,9 @@ class OpenCall:
 
     def receive(self, data: bytes, ended: bool) -> None:
         """A part of what the client sends; ``ended``: it says no more."""
-        if self._closed or self._ended:
+        if self._draining and (data or self._splitter.partial_bytes):
+            self._late = True
+        if self._closed or self._ended or self._late:
             return
         self._ended = ended
         self._received += len(data)
@@ -86,16 +89,19 @@ class OpenCall:
         except Failure as failure:
             self._fail(failure)
             return
+        self._wake()
+        self._credit()
+
+    def _wake(self) -> None:
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
-        self._credit()
 
     def _queue(self, data: bytes) -> None:
         """Put what is whole now in line."""
         in_one = self._splitter.partial_bytes
         messages = self._splitter.feed(data)
         if messages or not in_one:
-            self._began_s = self._listener.clock()
+            self.excuse()
         self._messages += messages
         self._queued += sum([message.size for message in messages])
         self.hold(HELD_MESSAGE_BYTES * len(messages))
@@ -113,7 +119,7 @@ class OpenCall:
         """Let the client go on: of many messages only those that were taken make room."""
         waiting = 0 if self._answers is None else self._queued
         owed = self._received - waiting - self._credited
-        if owed >= STREAM_WINDOW // 2 and not self._ended:
+        if owed >= STREAM_WINDOW // 2 and not self._ended and not self._draining:
             self._credited += owed
             self._connection.credit(self._stream, owed)
 
@@ -170,18 +176,25 @@ class OpenCall:
         except TimeoutError:
             self._fail(Failed(Code.DEADLINE_EXCEEDED, "the deadline of the stream passed"))
         else:
+            if not self._ended:
+                self._fail(Failed(Code.SHUTTING_DOWN, "the server is shutting down", retry_after_s=1.0))
+                return
             self._reply.end(GrpcAnswer((), ()))
             self._close()
 
     async def read(self) -> Body | Failure | None:
-        """The next message of many, held from here on, or why it cannot be unpacked; None after the last."""
+        """The next message of many, held from here on, or why it cannot be unpacked; None after the last.
+
+        The last is what was whole when the server began to end.
+        """
         while not self._messages:
-            if self._ended:
+            if self._ended or self._draining:
                 return None
             self._more = self._connection.loop.create_future()
             await self._more
         message = self._messages.popleft()
         self._queued -= message.size
+        self.excuse()
         self._credit()
         self._packs = message.packed
         try:
@@ -210,8 +223,14 @@ class OpenCall:
         self._check_held(len(body))
         return body
 
+    def excuse(self) -> None:
+        """The client may not have been able to send until now: its time begins anew."""
+        self._began_s = self._listener.clock()
+
     def sweep(self, now_s: float) -> None:
         """Refuse what comes too slowly: a message that is begun, or the only one."""
+        if self._draining or (self._answers is not None and self._messages):  # these fill the window: no more can come
+            self.excuse()
         partial_bytes = self._splitter.partial_bytes
         awaited = partial_bytes or (self._answers is None and not self._ended)
         grace_s = self._limits.body_grace_s + partial_bytes / self._limits.body_rate_min
@@ -227,7 +246,8 @@ class OpenCall:
     def end(self) -> None:
         """Take no more requests; those that came are answered."""
         if self._answers is not None:
-            self._answers.end()
+            self._draining = True
+            self._wake()
 
     def _fail(self, failure: Failure) -> None:
         """End it with a failure that the plane knows nothing of."""

@@ -34,7 +34,7 @@ class Calls(Protocol):
     draining: bool
 
     def open(self, connection: "Connection", stream: int, headers: dict[bytes, bytes] | None) -> Call | None:
-        """A call with this head, None where it is answered already; no headers: they were too large."""
+        """A call with this head, None where it is answered already; no headers: they were too large, or too many."""
 
 
 class Connection(asyncio.Protocol):
@@ -55,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._budget = Budget(calls.clock)
         self._quiet_s = self._partial_s = self._swept_s = calls.clock()
         self._deaf = False  # the last of ours is said: input is discarded
+        self._idle_end = False  # it ends with nothing left to answer
         self.held_bytes = 0  # of requests that are not answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,7 +159,9 @@ class Connection(asyncio.Protocol):
                 self._settings(flags, stream, payload)
             case frames.PING:
                 self._budget.strike(budget.FRAME)
-                self._ping(flags, stream, payload)
+                frames.check_ping(payload, stream)
+                if not flags & frames.ACK:
+                    self.out.send(frames.frame(frames.PING, frames.ACK, 0, payload))
             case frames.PUSH:
                 raise Broken(Reason.PROTOCOL_ERROR, "a client does not push")
             case frames.PRIORITY:
@@ -241,7 +244,9 @@ class Connection(asyncio.Protocol):
         if len(self._running) >= STREAMS_MAX or self._listener.draining:
             self._refuse(stream, Reason.REFUSED_STREAM)
             return
-        headers = None if fields is None or len(fields) > self._limits.header_count_max else read_head(fields)
+        if fields is not None and len(fields) > self._limits.header_count_max:
+            fields = None
+        headers = None if fields is None else read_head(fields)
         length = 0 if headers is None else int(headers.get(b"content-length", 0))
         if (headers is None and fields is not None) or (ended and length):
             self._refuse(stream, Reason.PROTOCOL_ERROR)
@@ -292,14 +297,6 @@ class Connection(asyncio.Protocol):
             self.out.apply(frames.read_settings(payload))
             self.out.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
 
-    def _ping(self, flags: int, stream: int, payload: bytes) -> None:
-        if stream:
-            raise Broken(Reason.PROTOCOL_ERROR, "a ping of a stream")
-        if len(payload) != 8:
-            raise Broken(Reason.FRAME_SIZE_ERROR, "a ping of the wrong size")
-        if not flags & frames.ACK:
-            self.out.send(frames.frame(frames.PING, frames.ACK, 0, payload))
-
     def forgive(self) -> None:
         """The client is sent a message."""
         self._budget.forgive(budget.MESSAGE_FORGIVES)
@@ -349,6 +346,9 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.out.resume()
+        self._partial_s = self._clock()
+        for running in self._running.values():
+            running.call.excuse()
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
         limits = self._limits
         passed_s, self._swept_s = now_s - self._swept_s, now_s
         if self._deaf:
-            if now_s - self._quiet_s > limits.write_time_s:
+            if now_s - self._quiet_s > (LINGER_S if self._idle_end else limits.write_time_s):
                 self.cut()
             elif now_s - self._quiet_s > LINGER_S and not self._transport.get_write_buffer_size():
                 self._transport.close()
@@ -364,6 +364,8 @@ class Connection(asyncio.Protocol):
         self.out.sweep(passed_s)
         if self.out.stalled_s > limits.write_time_s:
             self.cut()
+        elif self.out.paused:  # it is not heard, so nothing that it says is late
+            self._sweep_streams()
         elif (self._have or not self._begun or self._block) and (
             now_s - self._partial_s > limits.header_time_s + self._have / limits.body_rate_min
         ):
@@ -371,21 +373,23 @@ class Connection(asyncio.Protocol):
         elif not self._running and now_s - self._quiet_s > limits.idle_time_s:
             self._end(Reason.NO_ERROR, "idle")
         else:
-            self._sweep_streams(now_s)
+            self._sweep_streams()
+            for running in tuple(self._running.values()):
+                running.call.sweep(now_s)
 
-    def _sweep_streams(self, now_s: float) -> None:
+    def _sweep_streams(self) -> None:
         stalled = [n for n, stalled_s in self.out.stalled_calls_s.items() if stalled_s > self._limits.write_time_s]
         for stream in stalled:
             self._give_up(stream, Reason.CANCEL)
         for stream in self._streams.to_reset():
             self.out.send(frames.reset(stream, Reason.NO_ERROR))
-        for running in tuple(self._running.values()):
-            running.call.sweep(now_s)
 
     def drain(self) -> None:
         """Take no new call; close once those that run are answered."""
         if not self._running:
             self._end(Reason.NO_ERROR, "the server ends")
+            # Over TLS a client may never say that it ends too; nobody waits for one that has its answers.
+            self._idle_end = not self._transport.get_write_buffer_size()
             return
         self.out.send(frames.go_away(self._streams.last, Reason.NO_ERROR, "the server ends"))
         for running in tuple(self._running.values()):

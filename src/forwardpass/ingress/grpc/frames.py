@@ -9,6 +9,7 @@ END_HEADERS = 0x4
 PADDED = 0x8
 WITH_PRIORITY = 0x20
 PRIORITY_BYTES = 5
+PING_BYTES = 8
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD = Struct(">HBBBI")  # the length in two parts, kind, flags, stream
@@ -141,6 +142,14 @@ def block(payload: bytes, flags: int, stream: int) -> bytes:
         raise Broken(Reason.FRAME_SIZE_ERROR, "a priority that is cut off")
     check_priority(fragment[:PRIORITY_BYTES], stream)
     return fragment[PRIORITY_BYTES:]
+
+
+def check_ping(payload: bytes, stream: int) -> None:
+    """Raises Broken for what is no ping."""
+    if stream:
+        raise Broken(Reason.PROTOCOL_ERROR, "a ping of a stream")
+    if len(payload) != PING_BYTES:
+        raise Broken(Reason.FRAME_SIZE_ERROR, "a ping of the wrong size")
 
 
 def check_priority(payload: bytes, stream: int) -> None:

@@ -23,7 +23,7 @@ class Outgoing:
     """Flow control of HTTP/2 over that of the transport.
 
     ``stalled_s`` is how long the client has not taken what waits, ``stalled_calls_s`` likewise of single calls for which
-    it leaves no window; what is sent counts against it, ``rate_min`` bytes a second.
+    it leaves no window; what is sent counts against it, ``rate_min`` bytes a second. ``paused``: the transport is full.
     """
 
     def __init__(self, transport: asyncio.Transport, budget: Budget, rate_min: int) -> None:
@@ -36,7 +36,7 @@ class Outgoing:
         self._window_first = WINDOW_DEFAULT
         self._frame_bytes_max = FRAME_BYTES_DEFAULT
         self._windows: dict[int, int] = {}
-        self._paused = False
+        self.paused = False
         self._more: asyncio.Future[None] | None = None  # done when more may be sent, perhaps
 
     def opened(self, stream: int) -> None:
@@ -53,7 +53,7 @@ class Outgoing:
 
     def takes(self, stream: int, size: int) -> bool:
         """Whether that many bytes may leave now, in one frame."""
-        return not self._paused and size <= min(
+        return not self.paused and size <= min(
             self._window, self._windows.get(stream, 0), self._frame_bytes_max, PIECE_BYTES_MAX
         )
 
@@ -83,7 +83,7 @@ class Outgoing:
             if stream not in self._windows:
                 raise asyncio.CancelledError  # the call is given up
             size = min(limit, self._window, self._windows[stream])
-            if size > 0 and not self._paused:
+            if size > 0 and not self.paused:
                 return size
             self.stalled_calls_s.setdefault(stream, 0.0)
             if self._more is None or self._more.done():
@@ -97,7 +97,7 @@ class Outgoing:
 
     def sweep(self, passed_s: float) -> None:
         """So long has passed: count it to what the client does not take, one call or all."""
-        if self._paused or (self._window <= 0 and self.stalled_calls_s):
+        if self.paused or (self._window <= 0 and self.stalled_calls_s):
             self.stalled_s += passed_s
             return
         if not self.stalled_calls_s:
@@ -127,10 +127,10 @@ class Outgoing:
             self._wake()
 
     def pause(self) -> None:
-        self._paused = True
+        self.paused = True
 
     def resume(self) -> None:
-        self._paused = False
+        self.paused = False
         self._wake()
 
     def _wake(self) -> None:

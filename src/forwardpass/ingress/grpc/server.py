@@ -67,10 +67,11 @@ class GrpcServer:
         return GrpcStatistics(len(self.connections), self.running, self.requests, self.cancelled)
 
     def open(self, connection: Connection, stream: int, headers: dict[bytes, bytes] | None) -> OpenCall | None:
-        """A call with this head, None where it is answered already; no headers: they were too large."""
+        """A call with this head, None where it is answered already; no headers: they were too large, or too many."""
         try:
             if headers is None:
-                text = f"metadata of at most {self.limits.header_bytes_max} bytes is allowed"
+                bytes_max, count_max = self.limits.header_bytes_max, self.limits.header_count_max
+                text = f"metadata of at most {bytes_max} bytes in {count_max} entries is allowed"
                 raise Refused(Code.HEADERS_TOO_LARGE, text)
             if headers[b":method"] != b"POST":
                 _answer_plainly(connection, stream, b"405")

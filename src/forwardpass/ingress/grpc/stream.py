@@ -20,7 +20,7 @@ class Caller(Protocol):
     """The client's side of the call, and what the call holds."""
 
     async def read(self) -> Body | Failure | None:
-        """The next request, held from here on, or why it cannot be had; None when the client has said its last."""
+        """The next request, held from here on, or why it cannot be had; None when there are no more."""
 
     async def write(self, answer: Buffers) -> None:
         """Returns when it has left."""
@@ -35,8 +35,8 @@ class Caller(Protocol):
 class StreamAnswers:
     """A request that fails is answered with ``error_message`` and its id, and the stream goes on.
 
-    Requests of one sequence run one after the other. ``run`` ends when the client has said its last and all is
-    answered; cancelling it gives up what has not run.
+    Requests of one sequence run one after the other. ``run`` ends when there are no more and all are answered;
+    cancelling it gives up what has not run.
     """
 
     def __init__(self, plane: GrpcPlane, call: GrpcCall, caller: Caller) -> None:
@@ -48,19 +48,11 @@ class StreamAnswers:
         self._room = asyncio.Event()
         self._line: asyncio.Queue[asyncio.Task[Buffers] | None] = asyncio.Queue()
         self._last: dict[str, asyncio.Task[Buffers]] = {}  # of each sequence that runs
-        self._reading: asyncio.Future[Body | Failure | None] | None = None
-        self._ended = False
-
-    def end(self) -> None:
-        """Take no more requests; those that came are answered."""
-        self._ended = True
-        if self._reading is not None:
-            self._reading.cancel()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._answer_in_order())
-            while (body := await self._next()) is not None:
+            while (body := await self._caller.read()) is not None:
                 self._open += 1
                 self._line.put_nowait(await self._start(group, body))
                 body = None  # what is parsed may be all that is needed of it
@@ -69,18 +61,6 @@ class StreamAnswers:
                     await self._room.wait()
             self._line.put_nowait(None)
             await writing
-
-    async def _next(self) -> Body | Failure | None:
-        """The next request; None when the client, or ``end``, has said there is no more."""
-        if self._ended:
-            return None
-        self._reading = asyncio.ensure_future(self._caller.read())
-        try:
-            return await self._reading
-        except asyncio.CancelledError:
-            if self._ended and self._reading.cancelled():
-                return None
-            raise
 
     async def _answer_in_order(self) -> None:
         while (task := await self._line.get()) is not None:

@@ -18,6 +18,9 @@ class Call(Protocol):
     def sweep(self, now_s: float) -> None:
         """Enforce the limits in time."""
 
+    def excuse(self) -> None:
+        """The client may not have been able to send until now: its time begins anew."""
+
     def cancel(self) -> None:
         """The client gave it up, or is gone."""
 
