@@ -255,6 +255,14 @@ def test_h31_20_kb_of_metadata_are_refused_and_the_connection_goes_on(server: Se
         assert OK in large.trailers(3)
 
 
+def test_h31_101_entries_of_metadata_are_refused_and_the_connection_goes_on(server: Server) -> None:
+    with wire(server) as many:
+        many.say(call(1, head() + field(b"a", b"b") * 95) + call(3, head() + field(b"a", b"b") * 94))
+        ended = many.trailers(1)
+        assert status(8) in ended and b"16384 bytes in 100 entries" in ended
+        assert OK in many.trailers(3)  # with the 6 of its own, 100
+
+
 def test_h31_grpcios_own_client_sees_the_metadata_refused(server: Server) -> None:
     request = infer_request("identity", "x", "FP32", [1, 4], bytes(16))
     with channel(server.grpc_port) as client:

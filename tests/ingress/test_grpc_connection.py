@@ -30,6 +30,7 @@ from forwardpass.ingress.message import HttpLimits
 
 CANCEL = 8
 LIMITS = HttpLimits(write_time_s=0.5)
+SLOW_BYTES = 24 * 1024 * 1024  # more than the buffers of a connection take
 
 
 class Zeros:
@@ -49,6 +50,9 @@ class Zeros:
         self._connection.close_call(self._stream)
 
     def sweep(self, now_s: float) -> None:
+        pass
+
+    def excuse(self) -> None:
         pass
 
     def cancel(self) -> None:
@@ -180,3 +184,19 @@ async def test_a_client_that_widens_its_windows_for_every_frame_gets_a_large_ans
             elif got.kind in (DATA, GOAWAY):
                 break
     assert got_bytes == size
+
+
+@in_a_loop
+async def test_a_frame_that_could_not_come_while_an_answer_was_not_taken_is_no_fault() -> None:
+    limits = replace(LIMITS, write_time_s=20.0, header_time_s=0.1, body_rate_min=10**6)
+    async with connected(limits, window=2**31 - 1) as client:
+        client.say(wider(0, 2**30), ask(1, SLOW_BYTES), frame(PING, 0, 0, bytes(8))[:12])
+        await asyncio.sleep(1.0)  # takes nothing, so that the server does not listen
+        client.say(bytes(5), ask(3, 100))
+        due = {(DATA, 1), (PING, 0), (DATA, 3)}
+        async for got in client.frames():
+            if got.kind != DATA or got.flags & END_STREAM:
+                due.discard((got.kind, got.stream))
+            if not due:
+                return
+    raise AssertionError(f"the connection is closed before {due}")

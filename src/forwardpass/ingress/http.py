@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
@@ -228,7 +229,8 @@ class _Connection(asyncio.Protocol):
         if self._client_ended or not self._transport.can_write_eof():
             self._transport.close()
         else:
-            self._transport.write_eof()
+            with suppress(OSError):  # the client is gone
+                self._transport.write_eof()
 
     def sweep(self, now_s: float) -> None:
         limits = self._limits

@@ -5,6 +5,7 @@ A rule broken ends the connection with the reason; a flood of what costs a clien
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
@@ -104,9 +105,6 @@ class Connection(asyncio.Protocol):
             self._end(broken.reason, broken.text)
         except BadBlock as bad:
             self._end(Reason.COMPRESSION_ERROR, str(bad))
-
-    def eof_received(self) -> bool:
-        return False
 
     def _read(self, buffer: bytes) -> None:
         position, end = 0, len(buffer)
@@ -329,7 +327,8 @@ class Connection(asyncio.Protocol):
         self._cancel_calls()
         self._transport.write(last)
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with suppress(OSError):  # the client is gone
+                self._transport.write_eof()
         else:
             self._transport.close()
 
