@@ -100,10 +100,11 @@ def test_a_part_without_an_answer_is_the_outcome_of_its_rows_alone(gate: Gate, m
 def test_an_interrupted_load_leaves_nothing_loaded(gate: Gate) -> None:
     made = held(gate, "", name="interrupted")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start what it backgrounds without
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def interrupt() -> None:
         assert gate.reached.wait(LIMIT_S)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # of several threads, the one that waits
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
