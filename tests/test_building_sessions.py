@@ -1,7 +1,6 @@
 """A pipeline in Python while it is loaded: calls from several threads, interruptions, what is asked at once."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
