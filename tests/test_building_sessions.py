@@ -128,7 +128,7 @@ def test_a_part_without_an_answer_is_the_outcome_of_its_rows_alone(gate: Gate, m
 
 def test_an_interrupted_load_leaves_nothing_loaded(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(INTERRUPTED)  # a process of its own: a signal goes to all of one
-    command = [sys.executable, tmp_path / "script.py"]
+    command = [sys.executable, str(tmp_path / "script.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
     assert (done.stdout, done.stderr) == ("interrupted\n[]\n3\n", "")
 
