@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 from tests.clients import expected
-from tests.e2e.pipelines import OWN_MODEL, write_own
+from tests.e2e.pipelines import OWN_MODEL, RUNNING_SUM, write_own
 from tests.fixtures_onnx import (
     FLOAT,
     HALF,
@@ -132,15 +132,6 @@ file = "model.onnx"
 [checks]
 finite = false
 """
-SEQUENCE = """
-[[steps]]
-use = "model"
-engine = "onnxruntime"
-file = "model.onnx"
-state = { total = "after" }
-constants = { scale = 1 }
-[sequence]
-"""
 
 
 def write_repository(root: Path) -> None:
@@ -159,7 +150,7 @@ def write_repository(root: Path) -> None:
     for name, graph in graphs.items():
         graph(root / name / "1" / "model.onnx")
     _defined(root, "odd_numbers", ANY_NUMBER, lambda folder: identity(folder / "model.onnx", ("N", 3)))
-    _defined(root, "simple_sequence", SEQUENCE, lambda folder: accumulator(folder / "model.onnx"))
+    _defined(root, "simple_sequence", RUNNING_SUM + "[sequence]\n", lambda folder: accumulator(folder / "model.onnx"))
     _defined(root, "embedder", EMBEDDER, _embedding_files)
     _defined(root, "ranker", RANKER, _embedding_files)
     _defined(root, "classifier", CLASSIFIER, _classifier_files)

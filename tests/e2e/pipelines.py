@@ -67,6 +67,16 @@ request = { x = [2.0, 2.0] }
 expect = { y = 4.0 }
 """
 
+RUNNING_SUM = """
+[[steps]]
+use = "model"
+engine = "onnxruntime"
+file = "model.onnx"
+state = { total = "after" }
+constants = { scale = 1 }
+"""
+"""Of the accumulator of tests/fixtures_onnx.py: what came so far. In a sequence with a section of that name."""
+
 OWN_STEP = """
 [[inputs]]
 name = "text"

@@ -11,28 +11,19 @@ import numpy as np
 import pytest
 import trustme
 from tests import fixtures_onnx
+from tests.e2e.pipelines import RUNNING_SUM
 from tests.faults.h2_wire import DATA, END_HEADERS, END_STREAM, HEADERS, field, frame, wire
 from tests.grpc_calls import SERVICE, Channel, channel, infer_request
 from tests.serving import Server, serving, wait_until
 
 from forwardpass.ingress.grpc.messages import Message
 
-RUNNING_SUM = """
-[[steps]]
-use = "model"
-engine = "onnxruntime"
-file = "model.onnx"
-state = { total = "after" }
-constants = { scale = 1 }
-[sequence]
-"""
-
 
 @pytest.fixture(scope="module")
 def served(repository: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     summing = tmp_path_factory.mktemp("summing") / "sum" / "1"
     fixtures_onnx.accumulator(summing / "model.onnx")
-    (summing / "pipeline.toml").write_text(RUNNING_SUM)
+    (summing / "pipeline.toml").write_text(RUNNING_SUM + "[sequence]\n")
     for path in summing.iterdir():
         os.utime(path, (1_000_000_000, 1_000_000_000))
     folders = [summing.parent, *[repository / name for name in ("own", "identity", "single", "wait")]]

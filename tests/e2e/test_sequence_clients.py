@@ -10,19 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests import fixtures_onnx
+from tests.e2e.pipelines import RUNNING_SUM
 from tests.serving import Server, serving, wait_until
 
 from forwardpass.client import AsyncClient, Client, Prediction, RequestError
 
-DEFINITION = """
-[[steps]]
-use = "model"
-engine = "onnxruntime"
-file = "model.onnx"
-state = { total = "after" }
-constants = { scale = 1 }
-[sequence]
-"""
 ONE = {"x": [1.0, 0.0]}
 
 
@@ -30,7 +22,7 @@ def repository(root: Path) -> Path:
     for number in (1, 2):
         folder = root / "sum" / str(number)
         fixtures_onnx.accumulator(folder / "model.onnx")
-        (folder / "pipeline.toml").write_text(DEFINITION)
+        (folder / "pipeline.toml").write_text(RUNNING_SUM + "[sequence]\n")
         for path in folder.iterdir():
             os.utime(path, (1_000_000_000, 1_000_000_000))
     return root

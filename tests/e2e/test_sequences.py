@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests import fixtures_onnx
+from tests.e2e.pipelines import RUNNING_SUM
 from tests.serving import Reply, Server, serving, wait_until
 
 KILLER = """
@@ -16,14 +17,6 @@ engine = "onnxruntime"
 file = "model.onnx"
 state = { total = "after" }
 [sequence]
-"""
-STEPS = """
-[[steps]]
-use = "model"
-engine = "onnxruntime"
-file = "model.onnx"
-state = { total = "after" }
-constants = { scale = 1 }
 """
 SEQUENCE = "[sequence]\nidle_s = 0.5\nsequences_max = 8\n"
 PARTS = 20
@@ -41,10 +34,10 @@ _MODELS = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("sequences")
     definitions = {
-        "sum": STEPS + "[sequence]\nsequences_max = 64\n[workers]\ncount = 2\n",
-        "few": STEPS + SEQUENCE,
-        "none": STEPS,
-        "half": STEPS.replace("constants = { scale = 1 }", "[sequence]"),
+        "sum": RUNNING_SUM + "[sequence]\nsequences_max = 64\n[workers]\ncount = 2\n",
+        "few": RUNNING_SUM + SEQUENCE,
+        "none": RUNNING_SUM,
+        "half": RUNNING_SUM.replace("constants = { scale = 1 }", "[sequence]"),
         "divide": KILLER,
         "deadly": KILLER,
     }
