@@ -14,7 +14,7 @@ PRODUCT = "forwardpass"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("core",),
-    ("observe", "cache", "batching", "steps", "engines", "store"),
+    ("observe", "cache", "batching", "steps", "engines", "store", "admit"),
     ("execution",),
     ("rollout",),
     ("pipeline",),

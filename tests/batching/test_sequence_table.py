@@ -14,6 +14,7 @@ from tests.batching.test_batcher import bench, turns
 
 from forwardpass.batching.sequences import WAITING_MAX, SequenceTable, Visit
 from forwardpass.batching.ticket import Held, Item, Part
+from forwardpass.core.caller import Caller
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.pipeline import Batch, Sequences
@@ -50,7 +51,7 @@ class Front:
         self.begun = 0  # by the last that was asked
 
     async def enter(self, id: str, *, start: bool = False, end: bool = False, rows: int = 1, **given: Any) -> Visit:
-        request = Request("r", [], rows, Timeline(), tenant=given.pop("tenant", "anonymous"))
+        request = Request("r", [], rows, Timeline(), caller=Caller(given.pop("tenant", "anonymous")))
         return await self.table.enter(request, Turn(id, start, end), [item(rows, **given)])
 
     async def ask(
@@ -64,7 +65,7 @@ class Front:
         return visit.item.held
 
     async def end(self, id: str, *, tenant: str = "anonymous", left_s: float = 1.0) -> None:
-        request = Request("r", [], 0, Timeline(), tenant=tenant, sequence=Turn(id, end=True))
+        request = Request("r", [], 0, Timeline(), caller=Caller(tenant), sequence=Turn(id, end=True))
         await self.table.end(request, self.clock() + left_s)
 
     def untold(self, id: str | None, begun: int = 1) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.errors import Failure
 from forwardpass.core.pipeline import Signature, Version
 from forwardpass.core.tensor import Tensor
@@ -41,7 +42,7 @@ class Request(msgspec.Struct):
     priority: int = 0  # 0 = default; 1 = highest, larger = lower
     deadline_s: float | None = None  # seconds from receipt that the caller gives; None = the server's default
     outputs: tuple[str, ...] = ()  # () = all
-    tenant: str = "anonymous"
+    caller: Caller = ANONYMOUS
     receipt: bool = False
     client_id: str | None = None  # V2's "id", echoed
     single: bool = False  # predict: one record was sent, one comes back
@@ -52,6 +53,10 @@ class Request(msgspec.Struct):
     sequence: Turn | None = None
     trace: Trace | None = None
     begun: int = 0  # which start of its sequence it counts for, once it has run
+
+    @property
+    def tenant(self) -> str:
+        return self.caller.tenant
 
 
 class Note(msgspec.Struct):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+from forwardpass.core.caller import Caller
 from forwardpass.core.clock import RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
 from forwardpass.core.request import Answer, Request
@@ -10,7 +11,7 @@ from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.compression import compress
 from forwardpass.ingress.dialect import Call, Dialect, Endpoint, by_path
 from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, trace_header, trace_of
-from forwardpass.ingress.edge import ANONYMOUS, Edge
+from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
 from forwardpass.ingress.inference import Inference, off_loop
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
@@ -56,13 +57,13 @@ class DataPlane:
         family = self.family_of(http.method, http.path) if route is None else route.family
         try:
             if isinstance(match, Match):
-                kept = self._admit(http, match.route)
+                caller, kept = await self._admit(http, match.route, match.pipeline)
                 if http.encoding:
                     await self._unpack(http, match.route)
-                call = Call(http, match, id, Timeline(http.received_s), trace)
+                call = Call(http, match, id, Timeline(http.received_s), trace, caller)
                 answer = await self._matched(call) if kept is None else await self._once(call, kept)
             else:
-                self._admit(http, None)
+                await self._admit(http, None)
                 answer = self._unmatched(http, match, family, id)
         except Failure as failure:
             answer = error_answer(failure, family, id)
@@ -87,16 +88,18 @@ class DataPlane:
         """Whose clients ask there, also where nothing answers."""
         return self._table.family(method, path)
 
-    def _admit(self, http: HttpRequest, route: Route | None) -> KeptAnswers | None:
-        """Where its answer is kept, if it is. Nothing is done with a body before that."""
+    async def _admit(
+        self, http: HttpRequest, route: Route | None, pipeline: str = ""
+    ) -> tuple[Caller, KeptAnswers | None]:
+        """Who asks, and where the answer is kept, if it is. Nothing is done with a body before that."""
         try:
-            self._edge.admit(http, route)
+            caller = await self._edge.admit(http, route, pipeline)
             if route is None:
-                return None
+                return caller, None
             self._check(http, route)
-            return self._edge.keeps(http, route)
-        except Refused as refusal:
-            self._inference.count(refusal)
+            return caller, self._edge.keeps(http, route)
+        except BaseException as error:
+            self._inference.count(error)
             raise
 
     async def _unpack(self, http: HttpRequest, route: Route) -> None:
@@ -111,7 +114,7 @@ class DataPlane:
         try:
             key = key_of(call.http.headers[b"idempotency-key"])
             asked = await off_loop(len(call.http.body), fingerprint, call.http)
-            again = kept.begin(ANONYMOUS, key, asked)
+            again = kept.begin(call.caller.tenant, key, asked)
         except BaseException as error:
             self._inference.count(error)
             raise
@@ -124,7 +127,7 @@ class DataPlane:
             _name(answer, call.id)  # the answer given again names the request that was run
             return answer
         finally:
-            kept.end(ANONYMOUS, key, answer if call.repeatable else None)
+            kept.end(call.caller.tenant, key, answer if call.repeatable else None)
 
     async def _matched(self, call: Call) -> HttpAnswer:
         route = call.match.route
@@ -144,14 +147,14 @@ class DataPlane:
         def decode(variant: Variant) -> Request:
             request = dialect.decode(call, variant.signature)
             apply_headers(request, call.http)
-            request.trace = call.trace
+            request.trace, request.caller = call.trace, call.caller
             return request
 
         def encode(answer: Answer, request: Request) -> HttpAnswer:
             call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
             return dialect.encode(answer, request, call)
 
-        return await self._inference.run(target, work, decode, encode)
+        return await self._inference.run(target, work, decode, encode, call.caller)
 
     def _unmatched(self, http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:
         answer = self._edge.origins.preflight(http, allowed)

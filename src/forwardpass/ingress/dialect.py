@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.pipeline import Signature, TaskKind
 from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
@@ -21,6 +22,7 @@ class Call(msgspec.Struct):
     id: str
     timeline: Timeline
     trace: Trace | None = None
+    caller: Caller = ANONYMOUS
     message: Any = None  # what ``target`` read of the body and left for ``decode`` and ``encode``
     repeatable: bool = True  # the answer would be the same again: no row of it failed by our fault
 

@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import TaskKind
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
+from forwardpass.ingress.edge import allow
 from forwardpass.pipeline.books import ended_by
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
@@ -40,10 +42,12 @@ class Inference:
         work: int,
         decode: Callable[[Variant], Request],
         encode: Callable[[Answer, Request], Encoded],
+        caller: Caller = ANONYMOUS,
     ) -> Encoded:
         """The encoded answer of a request; ``work`` is how many bytes there are to decode, or count as. Raises the Failure that ended it."""
         try:
-            variant = self.route(target)
+            variant = self.route(target, caller)
+            allow(caller, "infer", variant.version.pipeline)
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
         except Failure as failure:
             self.count(failure)
@@ -63,10 +67,13 @@ class Inference:
         finally:
             variant.exit()
 
-    def route(self, target: Target) -> Variant:
-        """Raises Refused pipeline_not_found, version_not_found; Failed not_ready, also for what may still come."""
+    def route(self, target: Target, caller: Caller = ANONYMOUS) -> Variant:
+        """Raises Refused forbidden for a caller that may not ask it, pipeline_not_found, version_not_found;
+        Failed not_ready, also for what may still come."""
         try:
-            return self.handle.route(target.pipeline or self._only(target.tasks), target.number)
+            pipeline = target.pipeline or self._only(target.tasks)
+            allow(caller, "read", pipeline)  # what a route asks for beyond that, the edge has seen to
+            return self.handle.route(pipeline, target.number)
         except Refused:
             if self._starting():
                 raise Failed(Code.NOT_READY, "pipelines are being loaded", retry_after_s=1.0) from None

@@ -21,6 +21,7 @@ class HttpRequest(msgspec.Struct):
     received_s: float  # clock when the last byte was here
     peer: str = ""  # its address, as ``connections.address_of`` tells them apart
     encoding: bytes = b""  # that ``body`` still has: gzip or deflate
+    subject: str = ""  # of the client's certificate, where one was shown and verified
 
 
 class HttpAnswer(msgspec.Struct):

@@ -16,6 +16,7 @@ _CODES: dict[int, tuple[Code, ...]] = {
         Code.BINARY_SIZE_MISMATCH, Code.BATCH_TOO_LARGE, Code.INVALID_UTF8, Code.INVALID_INPUT, Code.UNKNOWN_OUTPUT,
         Code.IMAGE_INVALID, Code.IMAGE_TRUNCATED, Code.AUDIO_FORMAT, Code.AUDIO_INVALID,
     ),
+    401: (Code.UNAUTHENTICATED,),
     403: (Code.FORBIDDEN,),
     404: (
         Code.ROUTE_NOT_FOUND, Code.PIPELINE_NOT_FOUND, Code.VERSION_NOT_FOUND, Code.RECEIPT_NOT_FOUND,
@@ -33,9 +34,9 @@ _CODES: dict[int, tuple[Code, ...]] = {
     421: (Code.MISDIRECTED,),
     422: (
         Code.QUARANTINED, Code.DEFINITION_INVALID, Code.MODEL_INVALID, Code.DIGEST_MISMATCH, Code.NOT_TRUSTED,
-        Code.GOLDEN_MISMATCH, Code.LOAD_FAILED, Code.RULE_REFUSED, Code.IDEMPOTENCY_MISMATCH,
+        Code.NOT_SIGNED, Code.GUARD_BLOCKED, Code.GOLDEN_MISMATCH, Code.LOAD_FAILED, Code.RULE_REFUSED, Code.IDEMPOTENCY_MISMATCH,
     ),
-    429: (Code.RATE_LIMITED,),
+    429: (Code.RATE_LIMITED, Code.CONCURRENCY_LIMITED, Code.BUDGET_EXHAUSTED),
     431: (Code.HEADERS_TOO_LARGE,),
     499: (Code.CANCELLED,),
     500: (
@@ -46,7 +47,8 @@ _CODES: dict[int, tuple[Code, ...]] = {
     501: (Code.NOT_IMPLEMENTED,),
     503: (
         Code.QUEUE_FULL, Code.QUEUE_BYTES_FULL, Code.QUEUE_WAIT_TOO_LONG, Code.TOO_MANY_CONNECTIONS, Code.NOT_READY,
-        Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL,
+        Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL, Code.SHED, Code.BYTES_IN_FLIGHT_FULL,
+        Code.MEMORY_FULL,
     ),
     504: (Code.DEADLINE_EXCEEDED,),
 }  # fmt: skip
@@ -54,11 +56,11 @@ _CODES: dict[int, tuple[Code, ...]] = {
 STATUSES: dict[Code, int] = {code: status for status, codes in _CODES.items() for code in codes}
 
 _GRPC: dict[int, int] = {
-    400: 3, 403: 7, 404: 5, 405: 12, 406: 3, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 429: 8,
+    400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 406: 3, 408: 4, 409: 9, 410: 9, 413: 8, 414: 3, 415: 3, 417: 3, 421: 3, 422: 3, 429: 8,
     431: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
 }  # fmt: skip
 """HTTP status -> gRPC's: 1 cancelled, 3 invalid argument, 4 deadline exceeded, 5 not found, 7 permission denied,
-8 resource exhausted, 9 failed precondition, 12 unimplemented, 13 internal, 14 unavailable."""
+8 resource exhausted, 9 failed precondition, 12 unimplemented, 13 internal, 14 unavailable, 16 unauthenticated."""
 
 GRPC_STATUSES: dict[Code, int] = {code: _GRPC[status] for code, status in STATUSES.items()}
 
@@ -67,6 +69,8 @@ def error_answer(failure: Failure, family: Family, request_id: str) -> HttpAnswe
     """The answer that tells a client of a failure, in the shape that clients of its family read."""
     status = STATUSES[failure.code]
     headers = [(b"X-Request-Id", request_id.encode()), (b"X-Error-Code", failure.code.encode())]
+    if status == 401:
+        headers.append((b"WWW-Authenticate", b"Bearer"))
     if failure.retry_after_s is not None or status in (429, 503):
         wait_s = failure.retry_after_s or 1.0
         headers.append((b"Retry-After", b"%d" % max(1, math.ceil(wait_s))))

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from forwardpass.core.caller import Caller
 from forwardpass.core.clock import Clock, RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.request import Answer, Request, Trace
@@ -19,7 +20,7 @@ from forwardpass.ingress.dialects.envelope import (
     trace_header,
     trace_of,
 )
-from forwardpass.ingress.edge import Edge
+from forwardpass.ingress.edge import Edge, allow
 from forwardpass.ingress.grpc.decoding import InferCall, decode_infer, final_asked, target_of, without_raw
 from forwardpass.ingress.grpc.description import METHODS, Described, members
 from forwardpass.ingress.grpc.encoding import GrpcAnswer, encode_infer, failed, trailing
@@ -125,6 +126,7 @@ class GrpcPlane:
         id: str,
         wrap: Callable[[Buffers], Buffers],
         trace: Trace | None,
+        caller: Caller,
     ) -> tuple[Buffers, Headers]:
         """The answer of one request, as ``wrap`` packs it, and who gave it. Raises the Failure that ended it.
 
@@ -145,23 +147,23 @@ class GrpcPlane:
             if remaining_s is not None:
                 given_s = DEADLINE_S_MAX if request.deadline_s is None else request.deadline_s
                 request.deadline_s = min(given_s, remaining_s)
-            request.trace = trace
+            request.trace, request.caller = trace, caller
             return request
 
         def encode(answer: Answer, request: Request) -> tuple[Buffers, Headers]:
             headers = answer_headers(request.id, answer.version, request.sequence)
             return wrap(encode_infer(answer, request, final=final)), headers
 
-        return await self._inference.run(target, asked.size, decode, encode)
+        return await self._inference.run(target, asked.size, decode, encode, caller)
 
-    def admit(self, call: GrpcCall) -> None:
-        """Raises Failure for a client that waits no more, or may not ask."""
+    async def admit(self, call: GrpcCall) -> Caller:
+        """Who asks. Raises Failure for a client that waits no more, or may not ask."""
         remaining_s = call.remaining_s()
         if remaining_s is not None and remaining_s <= 0:
             raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was here")
         if b"idempotency-key" in call.http.headers:
             raise Refused(Code.UNKNOWN_FIELD, "Idempotency-Key has no meaning over gRPC", field="idempotency-key")
-        self._edge.admit(call.http, self.routes[call.method])
+        return await self._edge.admit(call.http, self.routes[call.method])
 
     def _marks(self, call: GrpcCall, trace: Trace | None) -> list[tuple[bytes, bytes]]:
         """What every answer says beside who gave it."""
@@ -179,12 +181,12 @@ class GrpcPlane:
 
     async def _inferred(self, call: GrpcCall, unpack: Unpack, id: str, trace: Trace | None) -> GrpcAnswer:
         try:
-            self.admit(call)
+            caller = await self.admit(call)
             asked = await self.parsed(await unpack())
         except BaseException as error:
             self._inference.count(error)
             raise
-        answer, headers = await self.infer(call, asked, id, lambda response: response, trace)
+        answer, headers = await self.infer(call, asked, id, lambda response: response, trace, caller)
         return GrpcAnswer(answer, trailing(headers))
 
     async def _described(self, call: GrpcCall, unpack: Unpack, id: str) -> GrpcAnswer:
@@ -203,7 +205,7 @@ class GrpcPlane:
     async def _described_members(
         self, call: GrpcCall, unpack: Unpack, id: str, method: Described
     ) -> Mapping[str, object]:
-        self.admit(call)
+        caller = await self.admit(call)
         route = self.routes[call.method]
         if route.needs and route.needs not in self._enabled:
             raise Refused(Code.FORBIDDEN, f"this is switched off; the setting {route.needs} switches it on")
@@ -212,7 +214,9 @@ class GrpcPlane:
         text = b"" if given is None else msgspec.json.encode(given)
         now_s = self._clock()
         http = HttpRequest(route.method, call.method, "", call.http.headers, text, now_s, call.http.peer)
-        asked = Call(http, Match(route, method.values(message)), id, Timeline(now_s))
+        match = Match(route, method.values(message))
+        allow(caller, route.scope, match.pipeline)
+        asked = Call(http, match, id, Timeline(now_s), caller=caller)
         try:
             return method.answer(members(await self._endpoints[route.endpoint](asked)))
         except Failure as failure:

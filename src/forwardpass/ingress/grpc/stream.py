@@ -109,11 +109,13 @@ class StreamAnswers:
 
     async def _inferred(self, asked: InferCall, id: str) -> tuple[Buffers, Headers]:
         try:
-            self._plane.admit(self._call)  # not before it is unpacked: a refusal of one request needs its id
+            caller = await self._plane.admit(
+                self._call
+            )  # not before it is unpacked: a refusal of one request needs its id
         except Failure as failure:
             self._plane.count(failure)
             raise
-        return await self._plane.infer(self._call, asked, id, streamed, trace_of(self._call.http.headers))
+        return await self._plane.infer(self._call, asked, id, streamed, trace_of(self._call.http.headers), caller)
 
 
 def _sequence(asked: InferCall) -> str:

@@ -1,0 +1,40 @@
+"""Who asks: the identity that a request carries from the door to the books (FAULTS R17)."""
+
+from typing import Literal
+
+import msgspec
+
+Scope = Literal["open", "read", "infer", "jobs", "receipts", "admin"]
+"""What a route needs. A key's scopes are ``infer`` or ``infer:PIPELINE``, ``jobs``, ``receipts``, ``admin``."""
+
+Priority = Literal["critical", "standard", "sheddable"]
+"""In this order requests are served; in the other one they are refused when there is no room."""
+
+PRIORITIES: dict[Priority, int] = {"critical": 1, "standard": 5, "sheddable": 9}
+"""What a class is as a number, 1 the highest."""
+
+EVERYTHING = frozenset({"infer", "jobs", "receipts", "admin"})
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """``tenant`` owns what is stored for it; ``id`` names the key, token subject or certificate, never the secret."""
+
+    tenant: str
+    id: str = ""
+    scopes: frozenset[str] = EVERYTHING
+    priority: Priority = "standard"  # the highest that its requests may have, and theirs if they name none
+    expires_s: float | None = None  # seconds since 1970; a stream ends then
+
+    def may(self, scope: str, pipeline: str = "") -> bool:
+        """Whether a route of that scope is for it; ``pipeline``, where one is meant, must be one it may ask."""
+        if scope == "open":
+            return True
+        if scope == "infer":
+            return "infer" in self.scopes or f"infer:{pipeline}" in self.scopes
+        if scope == "read":
+            return not pipeline or "admin" in self.scopes or self.may("infer", pipeline)
+        return scope in self.scopes
+
+
+ANONYMOUS = Caller("anonymous")
+"""Everybody, where nobody need say who they are: on loopback, without ``auth.required``."""
