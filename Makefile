@@ -13,7 +13,7 @@ ENVIRONMENTS := triton kserve openai mlflow
 SERVICES := curl wrk espeak-ng chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo examples test check clients docs bench services lock clients-lock
+.PHONY: help setup demo examples test faults check clients docs bench services lock clients-lock
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -36,8 +36,13 @@ demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: e
 examples: setup ## the example pipelines, into examples/.work/models
 	$(BIN)/python examples/build.py
 
+# A file stays with one of the two; what measures time or loads the machine is marked "alone" and runs by itself.
 test: setup ## every test
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/pytest -m alone
+
+faults: setup ## what must not break us: cases and figures of each group of faults
+	$(BIN)/python -m tests.faults.run
 
 check: setup ## format, lint, types, architecture, docs
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """Build the example pipelines into a repository that ``forwardpass serve`` takes: python examples/build.py [NAME ...]"""
 
 import argparse
+import fcntl
 import hashlib
 import importlib
 import importlib.metadata
@@ -8,6 +9,8 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent
@@ -89,6 +92,15 @@ def bring_up_to_date(name: str, output: Path) -> str:
     return summary
 
 
+@contextmanager
+def only_one() -> Iterator[None]:
+    """One build at a time on this machine, whoever asked for it: the others wait."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / ".building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)} (default: all)")
@@ -101,7 +113,9 @@ def main() -> int:
 
     for name in arguments.names or NAMES:
         try:
-            print(f"{name}: {bring_up_to_date(name, arguments.output)}", flush=True)
+            with only_one():
+                summary = bring_up_to_date(name, arguments.output)
+            print(f"{name}: {summary}", flush=True)
         except Unavailable as missing:
             print(f"{name}: {missing}", file=sys.stderr)
             return UNAVAILABLE_EXIT

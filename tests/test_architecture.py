@@ -32,7 +32,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """A part imports parts of the lines above it only: never one of its own line, never one below."""
 
-SAME_PART = {"client_retry": "client", "client_sequence": "client", "client_wire": "client"}
+SAME_PART = {
+    "client_retry": "client", "client_sequence": "client", "client_wire": "client",
+    "cli_keys": "cli", "cli_options": "cli",
+}  # fmt: skip
 """One part in several files at the top."""
 
 SPINE = (
@@ -53,7 +56,6 @@ LONG_FUNCTIONS: dict[str, str] = {}
 
 CATCHES_EVERYTHING: dict[str, str] = {
     "core/own_code.py": "forgets a module that did not load, then raises again",
-    "ingress/admin_border.py": "a border: a defect costs one request of the operator",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
     "ingress/inference.py": "counts what ended, then raises again",
@@ -81,7 +83,7 @@ DATA_BECOMES_CODE = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpick
 RUNS_TEXT = {"eval", "exec", "compile", "__import__", "torch.load", "numpy.load", "np.load"}
 TIME_AND_CHANCE = {"time", "random", "secrets", "uuid", "datetime"}
 CLOCK = "core/clock.py"
-HEAVY = ("onnxruntime", "tokenizers", "numpy", "uvicorn", "starlette", "httpx", "forwardpass.app")
+HEAVY = ("onnxruntime", "tokenizers", "numpy", "httpx", "forwardpass.app")
 BANNED_NAMES = re.compile(
     r"(Manager|Handler|Helper|Utils?|Base|Common)(?![a-z])|(^|[/_])(manager|handler|helper|util|base|common)s?$"
 )

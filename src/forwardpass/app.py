@@ -18,31 +18,36 @@ from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.kinds import kinds
-from forwardpass.front import control_endpoints, data_plane, edge_of, endpoints_of, grpc_plane
-from forwardpass.ingress.admin import AdminPlane, listening
+from forwardpass.front import admin_edge, control_endpoints, data_plane, edge_of, endpoints_of, grpc_plane, identity_of
+from forwardpass.ingress.admin import admin_limits, admin_plane
 from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.http import HttpServer
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.sockets import at_path, at_port
 from forwardpass.ingress.tls import Certificates
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
+from forwardpass.observe.vitals import Vitals
+from forwardpass.observe.redaction import Redaction
 from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, sweep, take_in
+from forwardpass.pipeline.signatures import read_signers
 from forwardpass.pipeline.trust import Trust
 from forwardpass.rollout.acts import Acts
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
-from forwardpass.settings import Settings
+from forwardpass.settings import LOOPBACK, Settings
 
 PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
 READY_LOOK_S = 0.1
+ADMIN_GRACE_S = 1.0  # for what the operator still asks when all else has ended
 FILES_BESIDE = 256  # descriptors beside the data plane's connections: models, workers, the admin plane
 GC_THRESHOLDS = (5_000, 20, 50)
 _log = logging.getLogger("forwardpass.app")
@@ -66,6 +71,7 @@ class App:
         self.ready = asyncio.Event()
         self.addresses = Addresses("", "")
         self._sources = sources
+        self._signers = read_signers(settings.run.signers)
         self._clock = clock
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -88,14 +94,19 @@ class App:
         control = control_endpoints(catalogue)
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
         limits = _http_limits(settings)
-        edge = edge_of(settings, limits, clock)
+        self._identity = identity_of(settings, clock)
+        in_flight = BytesInFlight(limits.bytes_in_flight_max)
+        edge = edge_of(settings, limits, clock, self._identity, in_flight)
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
-        self.http = HttpServer(self.data_plane.respond, self.data_plane.family_of, limits, clock, self._tls("http/1.1"))
-        self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2")) if self.grpc_plane else None
-        self.admin = AdminPlane(self, self.receipts, self.metrics, control)
-        self._overview = Overview(self.routes, self.metrics, self.http, self.grpc, self.inference)
+        plane = self.data_plane
+        self.http = HttpServer(plane.respond, plane.family_of, limits, clock, self._tls("http/1.1"), in_flight)
+        self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2"), in_flight) if self.grpc_plane else None
+        limits, books = admin_limits(limits, local=settings.admin.host in LOOPBACK), Inference(self.handle, clock)
+        admin = admin_plane(self, self.receipts, self.metrics, control, books, admin_edge(limits, self._identity))
+        self.admin = HttpServer(admin.respond, admin.family_of, limits, clock)
+        self._overview = Overview(self.routes, self.metrics, self.http, self.grpc, self.inference, self.vitals, self.admin, books)
 
     async def run(self) -> int:
         """Listen, load, answer, and on SIGTERM or SIGINT: not ready, then no new connections, drain, end."""
@@ -105,6 +116,8 @@ class App:
         sweep(self.settings.data_folder / "store")
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.fleet)  # before anybody can ask for a load, and left after that
+            if self._identity is not None:
+                await stack.enter_async_context(self._identity.watched())
             await self._listen(stack)
             closing = asyncio.create_task(self._closing.wait())
             loading = asyncio.create_task(self._load_all(wanted))
@@ -128,6 +141,11 @@ class App:
         self._closing.set()
 
     def why_not_ready(self) -> str:
+        """For whoever asks: where callers have names, no pipeline is named to those who have none."""
+        why = self._what_is_missing()
+        return "not every pipeline answers" if why and self._identity is not None else why
+
+    def _what_is_missing(self) -> str:
         if self._closing.is_set():
             return "the server is shutting down"
         if self._loading:
@@ -174,12 +192,13 @@ class App:
             away_on_purpose()
 
     def config(self) -> dict[str, Any]:
-        return asdict(self.settings)
+        told: dict[str, Any] = Redaction().value(asdict(self.settings))
+        return told
 
     def status(self) -> dict[str, Any]:
         return {
             "version": PRODUCT_VERSION,
-            "ready": not (why := self.why_not_ready()),
+            "ready": not (why := self._what_is_missing()),
             "why_not_ready": why,
             **self._overview.status(),
             "failures": {f"{name}/{number}": failure.text for (name, number), failure in self._failures.items()},
@@ -226,7 +245,7 @@ class App:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        if why := self.why_not_ready():
+        if why := self._what_is_missing():
             _log.error("not ready: %s", why)
         while self.why_not_ready():
             await asyncio.sleep(READY_LOOK_S)
@@ -255,7 +274,8 @@ class App:
 
     def _take_in(self, found: Found) -> Version:
         folder = self.settings.data_folder
-        return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"))
+        trust = Trust(folder / "trusted")
+        return take_in(found, folder / "store", kinds=kinds(), trusted=trust, signers=self._signers)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         data = at_port("data", self.settings.data.host, self.settings.data.port)
@@ -265,11 +285,12 @@ class App:
             await self.http.start(sock=stack.enter_context(at_path(path, int(self.settings.data.unix_socket_mode, 8))))
         if self.grpc is not None:
             await self.grpc.start(sock=at_port("grpc", self.settings.data.host, self.settings.grpc.port))
-        await stack.enter_async_context(listening(self.admin.application(), admin))
+        await self.admin.start(sock=admin)
+        stack.push_async_callback(self.admin.drain, ADMIN_GRACE_S)
         scheme = "https" if self.settings.data.tls_certificate else "http"
         self.addresses = Addresses(
             f"{scheme}://{_in_url(self.settings.data.host)}:{self.http.listeners.port}",
-            f"http://{_in_url(self.settings.admin.host)}:{admin.getsockname()[1]}",
+            f"http://{_in_url(self.settings.admin.host)}:{self.admin.listeners.port}",
             f"{_in_url(self.settings.data.host)}:{self.grpc.listeners.port}" if self.grpc is not None else "",
         )
         self.started.set()
@@ -312,10 +333,12 @@ class App:
 
     def _tls(self, protocol: str) -> ssl.SSLContext | None:
         """For a listener of that protocol, if there is a certificate."""
-        data = self.settings.data
+        data, auth = self.settings.data, self.settings.auth
         if not data.tls_certificate:
             return None
-        self.certificates.append(Certificates(data.tls_certificate, data.tls_key, self._clock, protocol))
+        self.certificates.append(
+            Certificates(data.tls_certificate, data.tls_key, self._clock, protocol, auth.client_ca)
+        )
         return self.certificates[-1].context
 
 
@@ -335,6 +358,10 @@ def _http_limits(settings: Settings) -> HttpLimits:
         header_time_s=limits.header_time_s,
         idle_time_s=limits.idle_time_s,
         body_bytes_max=limits.body_bytes_max,
+        body_grace_s=limits.body_grace_s,
+        bytes_in_flight_max=limits.bytes_in_flight_max,
+        header_bytes_max=limits.header_bytes_max,
+        write_time_s=limits.write_time_s,
         connections_max=limits.connections_max,
         connections_per_address_max=limits.connections_per_address_max,
         hosts=tuple(map(str.lower, settings.data.hosts)),

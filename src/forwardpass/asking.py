@@ -1,6 +1,7 @@
 """What ``forwardpass predict`` and ``forwardpass receipt`` do: fields from the command line, asked here or at a server."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http.client import HTTPException
@@ -59,13 +60,25 @@ async def ask_here(version: Version, given: Sequence[str], settings: Settings, *
     }
 
 
-def ask_server(url: str, pipeline: str, given: Sequence[str], *, receipt: bool) -> Any:
+def key_of(file: Path | None) -> str:
+    """Who asks: the key in that file, or else in FORWARDPASS_KEY; "" is nobody. Raises Refused, never showing it.
+
+    Never on the command line: every user of a machine can read those.
+    """
+    text = _file(str(file)).decode("latin-1") if file is not None else os.environ.get("FORWARDPASS_KEY", "")
+    key = text.strip()
+    if (file is not None and not key) or not (key.isascii() and key.isprintable() and " " not in key):
+        raise Refused(Code.INVALID_INPUT, "a key is printable ASCII without spaces, alone in its file")
+    return key
+
+
+def ask_server(url: str, pipeline: str, given: Sequence[str], *, receipt: bool, key: str = "") -> Any:
     """The server's answer as it came; a form, so that the server decides what is text, bytes or JSON.
 
     Raises Refused or Failed with the server's own code.
     """
     place = quote(pipeline, safe="")
-    described = _fetch(url, f"/v2/models/{place}")
+    described = _fetch(url, f"/v2/models/{place}", key=key)
     if not isinstance(described, dict) or "inputs" not in described:
         raise Failed(Code.INTERNAL, f"what answers at {url} is no server of pipelines")
     boundary = random_id()
@@ -76,12 +89,12 @@ def ask_server(url: str, pipeline: str, given: Sequence[str], *, receipt: bool) 
     ]
     body = b"".join(parts) + b"--%s--\r\n" % boundary.encode()
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    return _fetch(url, f"/predict/{place}" + ("?receipt=full" if receipt else ""), body, headers)
+    return _fetch(url, f"/predict/{place}" + ("?receipt=full" if receipt else ""), body, headers, key=key)
 
 
-def fetch_receipt(url: str, id: str) -> Any:
+def fetch_receipt(url: str, id: str, *, key: str = "") -> Any:
     """What the server's admin plane knows of a request. Raises Refused or Failed."""
-    return _fetch(url, f"/receipts/{quote(id, safe='')}")
+    return _fetch(url, f"/receipts/{quote(id, safe='')}", key=key)
 
 
 def _pairs(given: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
@@ -128,10 +141,14 @@ def _file(path: str) -> bytes:
         raise Refused(Code.INVALID_INPUT, f"@{path} cannot be read: {error.strerror}") from error
 
 
-def _fetch(url: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+def _fetch(
+    url: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, key: str = ""
+) -> Any:
     """The JSON that comes back. Raises Refused or Failed, whatever comes or does not."""
     opener = build_opener(*([ProxyHandler({})] if _host(url) in LOOPBACK else []))
     request = UrlRequest(url.rstrip("/") + path, body, dict(headers or {}))
+    if key:
+        request.add_unredirected_header("Authorization", f"Bearer {key}")  # it is for this server only
     try:
         try:
             answer = opener.open(request, timeout=TIMEOUT_S)

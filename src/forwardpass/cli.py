@@ -11,56 +11,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from forwardpass.core.errors import Failure, Misconfigured
+from forwardpass.cli_keys import keys
+from forwardpass.cli_options import clearly, found_at, key_option, settings_from, settings_options, settings_told, told
+from forwardpass.core.errors import Failure
 
 if TYPE_CHECKING:
     from forwardpass.core.pipeline import Task
     from forwardpass.pipeline.repository import Found
     from forwardpass.settings import Settings
 
-MISCONFIGURED_EXIT = 2
-FAILED_EXIT = 1
 SERVER = "http://127.0.0.1:8000"
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def clearly(command: Callable[P, T]) -> Callable[P, T]:
-    """Failures as lines for people and an exit status: 2 what you gave us, 1 what we could not do."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return command(*args, **kwargs)
-        except Failure as failure:
-            sys.exit(_told(failure))
-
-    return run
-
-
-def _told(failure: Failure) -> int:
-    """Say it; returns the exit status it deserves."""
-    if isinstance(failure, Misconfigured):
-        for problem in failure.problems:
-            click.echo(f"error: {problem}", err=True)
-    else:
-        click.echo(f"error: {failure.code}: {failure.text}", err=True)
-    if failure.detail:
-        click.echo(f"detail: {failure.detail.strip()}", err=True)
-    return MISCONFIGURED_EXIT if isinstance(failure, Misconfigured) else FAILED_EXIT
-
-
-def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the settings come from, the same for every command that needs them."""
-    command = click.option("--set", "values", multiple=True, metavar="SECTION.KEY=VALUE", help="One setting.")(command)
-    return click.option("--settings", "file", type=click.Path(path_type=Path), help="A server.toml.")(command)
-
-
 @click.group()
 @click.version_option(package_name="forwardpass")
 def main() -> None:
     """Serve a model plus the exact steps around it as one versioned pipeline."""
 
+
+main.add_command(keys)
 
 @main.command()
 @click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
@@ -78,14 +45,17 @@ def serve(
     values: tuple[str, ...],
 ) -> None:
     """Serve model files, pipeline folders or repositories of <pipeline>/<version>/; run.source if none is named."""
+    from dataclasses import asdict
+
     import uvloop
 
     from forwardpass.app import App
     from forwardpass.observe import log
+    from forwardpass.observe.redaction import secrets_of
 
     flags = {"data.port": port, "grpc.port": grpc_port, "admin.port": admin_port}
-    settings = _settings(file, values, {key: value for key, value in flags.items() if value is not None})
-    log.start(settings.run.log)
+    settings = settings_from(file, values, {key: value for key, value in flags.items() if value is not None})
+    log.start(settings.run.log, secrets_of(asdict(settings)))
 
     async def run() -> int:
         app = App(settings, sources or (Path(settings.run.source),))
@@ -108,15 +78,15 @@ def serve(
 @clearly
 def check(path: Path, static: bool, file: Path | None, values: tuple[str, ...]) -> None:
     """Validate a model file, a pipeline folder or a repository: definition, files, model, golden examples."""
-    settings = _told_about(file, values)
+    settings = settings_told(file, values)
     worst = 0
-    for found in _found(path):
+    for found in found_at(path):
         label = f"{found.pipeline} version {found.number}"
         try:
             version = _taken_in(found, settings)
             report = [] if static else asyncio.run(_report(version, settings))
         except Failure as failure:
-            worst = max(worst, _told(failure))
+            worst = max(worst, told(failure))
             click.echo(f"bad: {label}")
             continue
         click.echo(f"ok: {label}{': definition and files' if static else ''}, digest {version.digest}")
@@ -141,7 +111,7 @@ def init(name: str, path: Path, output: Path, file: Path | None, values: tuple[s
     """
     from forwardpass.starting import start_pipeline
 
-    started = asyncio.run(start_pipeline(name, path, output, _told_about(file, values)))
+    started = asyncio.run(start_pipeline(name, path, output, settings_told(file, values)))
     click.echo(f"golden examples written: {started.examples}")
     if started.why_none:
         click.echo(f"warning: no golden example: {started.why_none}")
@@ -163,8 +133,8 @@ def trust(path: Path, why: str, remove: bool, file: Path | None, values: tuple[s
     from forwardpass.pipeline.repository import digest_of
     from forwardpass.pipeline.trust import Trust
 
-    folder = _settings(file, values).data_folder
-    for found in _found(path):
+    folder = settings_from(file, values).data_folder
+    for found in found_at(path):
         digest = digest_of(found, folder / "store")
         trusted, label = Trust(folder / "trusted"), f"{found.pipeline} version {found.number}"
         if remove:
@@ -180,31 +150,34 @@ def trust(path: Path, why: str, remove: bool, file: Path | None, values: tuple[s
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE|@FILE ...")
 @click.option("--url", help=f"The server, when PIPELINE is a name; {SERVER} if not given.")
 @click.option("--receipt", is_flag=True, help="Show the receipt too.")
+@key_option
 @settings_options
 @clearly
 def predict(
-    pipeline: str, fields: tuple[str, ...], url: str | None, receipt: bool, file: Path | None, values: tuple[str, ...]
-) -> None:
+    pipeline: str, fields: tuple[str, ...], url: str | None, receipt: bool, key_file: Path | None,
+    file: Path | None, values: tuple[str, ...],
+) -> None:  # fmt: skip
     """Ask a pipeline: a NAME at a running server, or a PATH, which is run here once. FIELD=@FILE sends a file.
 
     A PATH has a "/", begins with "." or ends like a model file; all else is a NAME.
     """
-    from forwardpass.asking import ask_here, ask_server
+    from forwardpass.asking import ask_here, ask_server, key_of
     from forwardpass.pipeline.definition import is_model_file
 
     if "/" in pipeline or pipeline.startswith(".") or is_model_file(pipeline):
-        if url is not None:
-            raise click.UsageError(f"--url has no effect: {pipeline} is a path, which is run here")
-        (found, *more) = _found(Path(pipeline))
+        if url is not None or key_file is not None:
+            option = "--url" if url is not None else "--key-file"
+            raise click.UsageError(f"{option} has no effect: {pipeline} is a path, which is run here")
+        (found, *more) = found_at(Path(pipeline))
         if more:
             raise click.UsageError(f"{pipeline} holds several versions: name one folder")
-        settings = _told_about(file, values)
+        settings = settings_told(file, values)
         answer = asyncio.run(ask_here(_taken_in(found, settings), fields, settings, receipt=receipt))
     else:
         if file is not None or values:
             hint = f"; for a folder write ./{pipeline}" if Path(pipeline).exists() else ""
             raise click.UsageError(f"--set and --settings have no effect: a server is asked for {pipeline}{hint}")
-        answer = ask_server(url or SERVER, pipeline, fields, receipt=receipt)
+        answer = ask_server(url or SERVER, pipeline, fields, receipt=receipt, key=key_of(key_file))
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
@@ -215,13 +188,14 @@ def config(file: Path | None, values: tuple[str, ...]) -> None:
     """Print every setting in force, with what it is for."""
     from dataclasses import fields
 
+    from forwardpass.observe.redaction import Redaction
     from forwardpass.settings import SECTIONS
 
-    settings = _settings(file, values)
+    settings = settings_from(file, values)
     for section, kind in SECTIONS.items():
         click.echo(f"[{section}]")
         for option in fields(kind):
-            value = getattr(getattr(settings, section), option.name)
+            value = Redaction().field(option.name, getattr(getattr(settings, section), option.name))
             click.echo(f"{option.name} = {json.dumps(value)}  # {option.metadata['doc']}")
 
 
@@ -233,7 +207,7 @@ def routes(file: Path | None, values: tuple[str, ...]) -> None:
     from forwardpass.ingress.platform_routes import data_routes
     from forwardpass.ingress.route_table import routes_of
 
-    data = _settings(file, values).data
+    data = settings_from(file, values).data
     over_http = data_routes(data.health_route, data.predict_route)
     for route in (*over_http, *routes_of("data", "grpc"), *routes_of("admin")):
         needs = f" (needs {route.needs})" if route.needs else ""
@@ -255,53 +229,13 @@ def steps() -> None:
 @main.command()
 @click.argument("id")
 @click.option("--url", default="http://127.0.0.1:8002", help="The server's admin plane.")
+@key_option
 @clearly
-def receipt(id: str, url: str) -> None:
+def receipt(id: str, url: str, key_file: Path | None) -> None:
     """Print what a server knows of one request."""
-    from forwardpass.asking import fetch_receipt
+    from forwardpass.asking import fetch_receipt, key_of
 
-    click.echo(json.dumps(fetch_receipt(url, id), indent=2))
-
-
-def _settings(file: Path | None, values: Sequence[str], flags: dict[str, Any] | None = None) -> "Settings":
-    import tomllib
-
-    from forwardpass.settings import read
-
-    overrides: dict[str, Any] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or "." not in key:
-            raise click.UsageError(f"--set {value}: expected SECTION.KEY=VALUE")
-        try:
-            overrides[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            overrides[key] = text  # a plain word is a string
-    return read(file, {**overrides, **(flags or {})}, os.environ)
-
-
-def _told_about(file: Path | None, values: Sequence[str]) -> "Settings":
-    """Settings for a command that runs a version: what its worker prints and suffers is told on standard error."""
-    from forwardpass.observe import log
-
-    settings = _settings(file, values)
-    log.start("text")
-    return settings
-
-
-def _found(path: Path) -> "tuple[Found, ...]":
-    from forwardpass.core.errors import Code, Problem
-    from forwardpass.pipeline.repository import scan
-
-    result = scan(path)
-    for problem in result.ignored:
-        click.echo(f"ignored: {problem}", err=True)
-    if not result.found:
-        problem = Problem(
-            str(path), "", "no pipeline was found here", "a model file, a pipeline folder or a repository"
-        )
-        raise Misconfigured(Code.DEFINITION_INVALID, (problem,))
-    return result.found
+    click.echo(json.dumps(fetch_receipt(url, id, key=key_of(key_file)), indent=2))
 
 
 def _taken_in(found: "Found", settings: "Settings") -> Any:

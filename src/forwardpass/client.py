@@ -8,6 +8,7 @@ the whole answer. What a call says is in ``client_wire.py``; here it is only sen
 stands is in ``client_sequence.py``.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -59,6 +60,7 @@ class _Target:
     """Where a client sends to and on what terms: what both clients share."""
 
     def __init__(self, url: str, key: str | None, deadline_s: float, retries: RetryBudget | None) -> None:
+        key = os.environ.get(wire.KEY_VARIABLE) or None if key is None else key
         parsed = httpx.URL(url)
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
             raise ValueError("the url must be http:// or https://, a host and at most a path")
@@ -84,7 +86,7 @@ class Client:
 
     ``deadline_s`` (at most 300) is for each call with all its retries. Each wait for the network is bounded by it, but
     connecting, sending and the first byte are waits of their own: a call can take longer than it, AsyncClient's not.
-    ``transport`` is httpx's, for TLS settings and tests.
+    ``key`` says who asks; without, the variable FORWARDPASS_KEY. ``transport`` is httpx's, for TLS settings and tests.
     """
 
     def __init__(

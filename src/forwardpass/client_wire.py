@@ -18,6 +18,7 @@ from forwardpass.core.tensor import NUMPY_NAMES, pack_bytes, unpack_bytes
 from forwardpass.ingress.status import STATUSES
 
 DEADLINE_S_MAX = 300.0
+KEY_VARIABLE = "FORWARDPASS_KEY"
 DATATYPES = {name: datatype for datatype, name in NUMPY_NAMES.items()}
 TEXT_KINDS = "OSUT"  # numpy's kinds of arrays whose elements are objects, bytes, str, variable-width str
 _SIMPLE = frozenset({bool, int, float, str, type(None)})

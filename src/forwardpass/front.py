@@ -10,7 +10,7 @@ from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialect import Endpoint
 from forwardpass.ingress.dialects.table import DIALECTS
 from forwardpass.ingress.dialects.v2_metadata import CONTROL_EXTENSIONS, EXTENSIONS
-from forwardpass.ingress.edge import Edge
+from forwardpass.ingress.edge import Edge, Identity
 from forwardpass.ingress.endpoints import log_settings
 from forwardpass.ingress.endpoints.description import Description
 from forwardpass.ingress.endpoints.openai import Models
@@ -21,6 +21,9 @@ from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.idempotency import KeptAnswers
+from forwardpass.ingress.identity.callers import KnownCallers
+from forwardpass.ingress.identity.tokens import TokenRules
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.platform_routes import data_routes
@@ -28,6 +31,7 @@ from forwardpass.ingress.rates import Quota, Rates
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Route
 from forwardpass.settings import Settings
+from forwardpass.store.keys import KeyStore
 
 
 def endpoints_of(
@@ -45,7 +49,9 @@ def endpoints_of(
         **Platform(inference, why_not_ready, product_version).endpoints(),
         **Models(inference).endpoints(),
         **TeiDescription(inference, product_version).endpoints(),
-        **Documentation(inference, _routes(settings), _switched_on(settings), product_version).endpoints(),
+        **Documentation(
+            inference, _routes(settings), _switched_on(settings), product_version, secured=settings.auth.required
+        ).endpoints(),
         **control,
     }
 
@@ -74,7 +80,22 @@ def control_endpoints(repository: Repository) -> dict[str, Endpoint]:
     return {**ModelControl(repository).endpoints(), **Containers(repository).endpoints(), **log_settings.ENDPOINTS}
 
 
-def edge_of(settings: Settings, limits: HttpLimits, clock: Clock) -> Edge:
+def identity_of(settings: Settings, clock: Clock) -> KnownCallers | None:
+    """Who tells who asks; None where nobody need say. Raises Misconfigured."""
+    auth = settings.auth
+    if not auth.required:
+        return None
+    rules = TokenRules(auth.issuer, auth.audience, auth.tenant_claim, auth.scope_claim)
+    return KnownCallers(KeyStore(settings.data_folder), clock, auth.jwks, rules)
+
+
+def edge_of(
+    settings: Settings,
+    limits: HttpLimits,
+    clock: Clock,
+    identity: Identity | None = None,
+    in_flight: BytesInFlight | None = None,
+) -> Edge:
     """What holds for every request, whichever way it comes."""
     data, given = settings.data, settings.limits
     return Edge(
@@ -83,7 +104,14 @@ def edge_of(settings: Settings, limits: HttpLimits, clock: Clock) -> Edge:
         KeptAnswers(given.idempotency_ttl_s, given.idempotency_bytes_max, clock),
         data.compress_bytes_min,
         limits,
+        identity,
+        in_flight,
     )
+
+
+def admin_edge(limits: HttpLimits, identity: Identity | None = None) -> Edge:
+    """What holds for every request of the operator: no page of another origin asks, whatever ``data.cors_origins`` has."""
+    return Edge(limits=limits, identity=identity)
 
 
 def _routes(settings: Settings) -> tuple[Route, ...]:

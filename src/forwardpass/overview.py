@@ -9,6 +9,7 @@ from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.inference import Inference
 from forwardpass.observe.metrics import Metrics, Samples
+from forwardpass.observe.vitals import Vitals
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 
@@ -22,6 +23,9 @@ class Overview:
     http: HttpServer
     grpc: GrpcServer | None
     inference: Inference
+    vitals: Vitals
+    admin: HttpServer
+    admin_books: Inference
 
     def status(self) -> dict[str, Any]:
         http = self.http.statistics()
@@ -33,6 +37,9 @@ class Overview:
             "refused": {code.value: count for code, count in http.refused.items()},
             "grpc": asdict(self.grpc.statistics()) if self.grpc is not None else None,
             "other_requests": dict(self.inference.outside),
+            "admin": {"connections": len(self.admin.connections), "requests": dict(self.admin_books.outside)},
+            "memory": self._memory(),
+            "loop": {"blocked": self.vitals.watchdog.blocked, "blocked_s": round(self.vitals.watchdog.blocked_s, 3)},
             "versions": [self._variant_status(variant) for variant in self.routes.variants()],
         }
 
@@ -60,8 +67,20 @@ class Overview:
             "forwardpass_other_requests_total": [
                 ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.inference.outside.items())
             ],
+            "forwardpass_admin_requests_total": [
+                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.admin_books.outside.items())
+            ],
+            "forwardpass_overdue_total": [(name, v.batcher.executed.overdue) for name, v in pairs],
+            "forwardpass_loop_blocked_total": [((), self.vitals.watchdog.blocked)],
+            "forwardpass_loop_blocked_seconds_total": [((), self.vitals.watchdog.blocked_s)],
+            "forwardpass_memory_pressure": [((), self.vitals.pressure.level)],
             "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
         }
+
+    def _memory(self) -> dict[str, Any]:
+        memory, level = self.vitals.pressure.memory, self.vitals.pressure.level
+        known = {"used": memory.used, "limit": memory.limit} if memory is not None else {}
+        return {"level": level.name.lower(), **known}
 
     def _variant_status(self, variant: Variant) -> dict[str, Any]:
         loaded = variant.loaded
@@ -69,6 +88,7 @@ class Overview:
             "pipeline": variant.version.pipeline,
             "version": variant.version.number,
             "digest": variant.version.digest,
+            "signers": list(variant.version.signers),
             "stage": variant.stage.value,
             "ready": variant.ready,
             "batching": variant.batching_reason,
@@ -76,6 +96,7 @@ class Overview:
             "load_s": round(loaded.load_s, 3) if loaded else None,
             "queue": {"rows": variant.queue.rows, "items": variant.queue.items, "bytes": variant.queue.bytes},
             "running": variant.running,
+            "overdue": variant.batcher.executed.overdue,
             "sequences": variant.sequences.live(),
             "quarantined": len(variant.quarantine),
             "outcomes": self.metrics.outcomes(variant.version.pipeline, variant.version.number),

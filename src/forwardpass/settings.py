@@ -31,7 +31,9 @@ def _option(default: Any, doc: str, *, low: float | None = None, high: float | N
 class Data:
     """The data plane: where clients come in."""
 
-    host: str = _option("127.0.0.1", "address to listen on; another than loopback needs open_to_network")
+    host: str = _option(
+        "127.0.0.1", "address to listen on; another than loopback needs auth.required or open_to_network"
+    )
     open_to_network: bool = _option(
         False, "any host may be listened on, and whoever reaches it may ask: for platforms that authenticate in front"
     )
@@ -65,7 +67,7 @@ class Grpc:
 class Admin:
     """The admin plane: status, metrics, receipts, load and unload; a listener of its own."""
 
-    host: str = _option("127.0.0.1", "address to listen on; only loopback until there is authentication")
+    host: str = _option("127.0.0.1", "address to listen on; another than loopback needs auth.required")
     port: int = _option(8002, "port; 0 takes a free one", low=0, high=65535)
 
 
@@ -75,13 +77,25 @@ class Limits:
 
     header_time_s: float = _option(5.0, "a head must be complete after", low=0.05, high=60)
     idle_time_s: float = _option(60.0, "an idle connection is closed after", low=0.05, high=3600)
+    header_bytes_max: int = _option(16 * 1024, "largest head: request line and headers", low=1024, high=2**20)
+    write_time_s: float = _option(30.0, "a client that takes nothing of its answer is cut after", low=0.05, high=3600)
+    body_grace_s: float = _option(10.0, "a body slower than 1 KiB a second is refused after", low=0.05, high=600)
     body_bytes_max: int = _option(64 * 1024 * 1024, "largest body", low=1024, high=2**31)
+    bytes_in_flight_max: int = _option(
+        256 * 1024 * 1024,
+        "bodies that come in or are answered, in all; an eighth is for those of up to 64 KiB",
+        low=2048,
+        high=2**36,
+    )
     connections_max: int = _option(1000, "open connections", low=1, high=100_000)
     connections_per_address_max: int = _option(1000, "open connections from one address", low=1, high=100_000)
     deadline_s: float = _option(30.0, "deadline of a request that names none", low=0.001, high=300)
     requests_per_minute: int = _option(0, "of one address, health aside; 0: any number", low=0, high=10_000_000)
     idempotency_ttl_s: float = _option(3600.0, "how long the answer to an Idempotency-Key is kept", low=1, high=86_400)
     idempotency_bytes_max: int = _option(64 * 1024 * 1024, "kept answers in all", low=64 * 1024, high=2**36)
+    memory_share_max: float = _option(
+        0.92, "from this share of the memory on kept answers go, then new requests are refused; 1: never", low=0.5, high=1
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,9 @@ class Run:
     threads: int = _option(0, "threads per version, shared by its workers; 0: one per core", low=0, high=1024)
     source: str = _option("/opt/ml/model", "what is served when the command line names nothing")
     versions: str = _option("latest", "which versions of a pipeline are loaded: latest | all")
+    signers: tuple[str, ...] = _option(
+        (), "public keys (PEM files, or base64), one of which must have signed a version; empty: nobody need have"
+    )
     data: str = _option("", "folder for the private store and the trust list; empty: the user's state folder")
     ready_grace_s: float = _option(
         1.0, "after SIGTERM: time between 'not ready' and 'no new connections'", low=0, high=60
@@ -98,6 +115,19 @@ class Run:
     drain_s: float = _option(30.0, "after SIGTERM: time for running requests to finish", low=0, high=600)
     receipts_kept: int = _option(10_000, "receipts that can be looked up", low=0, high=1_000_000)
     log: str = _option("json", "format of the log on standard error: json | text")
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Who may ask. Without ``required`` everybody is anonymous and may ask all there is; credentials are not looked at."""
+
+    required: bool = _option(False, "every request says who asks, on both planes, but for the server's health")
+    jwks: str = _option("", "tokens (JWT) are taken too: file or https URL of the issuer's keys, or of its discovery")
+    issuer: str = _option("", "iss that a token must have")
+    audience: str = _option("", "aud that a token must have")
+    tenant_claim: str = _option("tenant", "claim of a token that names the tenant")
+    scope_claim: str = _option("scope", "claim of a token that lists the scopes")
+    client_ca: str = _option("", "PEM file: certificates of clients that it issued are taken too (mutual TLS)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +139,7 @@ class Settings:
     admin: Admin = field(default_factory=Admin)
     limits: Limits = field(default_factory=Limits)
     run: Run = field(default_factory=Run)
+    auth: Auth = field(default_factory=Auth)
 
     @property
     def data_folder(self) -> Path:
@@ -122,7 +153,9 @@ class Settings:
         return self.run.threads or len(os.sched_getaffinity(0))
 
 
-SECTIONS: dict[str, type[Any]] = {"data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "run": Run}
+SECTIONS: dict[str, type[Any]] = {
+    "data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "run": Run, "auth": Auth
+}  # fmt: skip
 
 
 def read(path: Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -231,18 +264,25 @@ def _impossible(file: str, settings: Settings) -> list[Problem]:
     problems: list[Problem] = []
     for section, host in (("data", settings.data.host), ("admin", settings.admin.host)):
         opened = section == "data" and settings.data.open_to_network
-        if host not in LOOPBACK and not opened:
-            why = f"{host} can be reached from outside and there is no authentication"
-            allowed = f"{' or '.join(LOOPBACK)}{'; or data.open_to_network' if section == 'data' else ''}"
-            problems.append(Problem(file, f"{section}.host", why, allowed))
-        if host in LOOPBACK and opened:
-            why = f"has no effect: {host} is reached from this machine only"
-            problems.append(Problem(file, "data.open_to_network", why, "false, or a host such as 0.0.0.0"))
+        if host not in LOOPBACK and not opened and not settings.auth.required:
+            why = f"{host} can be reached from outside and nobody need say who asks"
+            ways = "auth.required or data.open_to_network" if section == "data" else "auth.required"
+            problems.append(Problem(file, f"{section}.host", why, f"{' or '.join(LOOPBACK)}; or {ways}"))
+        if opened and (host in LOOPBACK or settings.auth.required):
+            why = "auth.required is set" if settings.auth.required else f"{host} is reached from this machine only"
+            allowed = "false" if settings.auth.required else "false, or a host such as 0.0.0.0"
+            problems.append(Problem(file, "data.open_to_network", f"has no effect: {why}", allowed))
     if bool(settings.data.tls_certificate) != bool(settings.data.tls_key):
         problems.append(
             Problem(file, "data.tls_certificate", "only one of tls_certificate and tls_key is set", "set both")
         )
+    limits = settings.limits
+    if limits.bytes_in_flight_max < 2 * limits.body_bytes_max:
+        allowed = f"at least twice limits.body_bytes_max: {2 * limits.body_bytes_max}"
+        why = f"found {limits.bytes_in_flight_max}: the largest body might never have room"
+        problems.append(Problem(file, "limits.bytes_in_flight_max", why, allowed))
     problems += _impossible_data(file, settings.data)
+    problems += _impossible_auth(file, settings.auth, tls=bool(settings.data.tls_certificate))
     if settings.grpc.serve not in ("auto", "on", "off"):
         problems.append(Problem(file, "grpc.serve", f"found {settings.grpc.serve!r}", "auto, on or off"))
     if settings.run.versions not in ("latest", "all"):
@@ -267,4 +307,22 @@ def _impossible_data(file: str, data: Data) -> list[Problem]:
         problems.append(Problem(file, "data.unix_socket", f"found {path!r}", allowed))
     if not re.fullmatch("0?[0-7]{3}", data.unix_socket_mode):
         problems.append(Problem(file, "data.unix_socket_mode", f"found {data.unix_socket_mode!r}", "0000 to 0777"))
+    return problems
+
+
+def _impossible_auth(file: str, auth: Auth, *, tls: bool) -> list[Problem]:
+    given = {option.name for option in fields(auth) if getattr(auth, option.name) != option.default} - {"required"}
+    if not auth.required:
+        return [Problem(file, f"auth.{name}", "has no effect", "auth.required = true beside it") for name in given]
+    of_tokens = {"issuer", "audience", "tenant_claim", "scope_claim"}
+    problems = [
+        Problem(file, f"auth.{name}", "has no effect", "auth.jwks beside it")
+        for name in sorted(given & of_tokens if not auth.jwks else ())
+    ]
+    if auth.jwks:
+        missing = [name for name in ("issuer", "audience", "tenant_claim", "scope_claim") if not getattr(auth, name)]
+        why = "is empty, so that tokens that were issued for others would be taken"
+        problems += [Problem(file, f"auth.{name}", why, "what a token for this server says") for name in missing]
+    if auth.client_ca and not tls:
+        problems.append(Problem(file, "auth.client_ca", "has no effect", "data.tls_certificate beside it"))
     return problems

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.serving import Reply, Server, serving, wait_until
 
 
@@ -118,6 +119,7 @@ def test_9_the_model_never_sees_more_rows_than_rows_max(server: Server) -> None:
     assert max(batch["rows"] for batch in server.batches("limit32")) == 32
 
 
+@pytest.mark.alone
 def test_10_a_batch_of_one_with_a_wait_serves_and_the_wait_has_no_effect(server: Server) -> None:
     started = time.monotonic()
     assert ask(server, "single", 3).json["outputs"]["y"] == 4
@@ -133,6 +135,7 @@ def test_11_what_arrives_while_the_only_worker_is_busy_leaves_together(server: S
     assert (together["items"], together["reason"]) == (5, "worker_free")
 
 
+@pytest.mark.alone
 def test_13_a_large_binary_tensor_costs_the_server_a_tenth_of_the_json_path(server: Server) -> None:
     image = np.random.default_rng(0).integers(-99, 99, (1, 6, 320, 640)).astype("<f4") / 4
     tensor = {"name": "x", "datatype": "FP32", "shape": list(image.shape)}
@@ -140,17 +143,20 @@ def test_13_a_large_binary_tensor_costs_the_server_a_tenth_of_the_json_path(serv
     head = json.dumps({"inputs": [binary_tensor], "parameters": {"binary_data_output": True}}).encode()
     path = "/v2/models/wide/infer?receipt=full"
     headers = {"Inference-Header-Content-Length": str(len(head))}
-    binary = server.call("POST", path, head + image.tobytes(), headers)
-    split = int(binary.headers["inference-header-content-length"])
-    assert binary.body[split:] == image.tobytes()
     body = json.dumps({"inputs": [{**tensor, "data": image.ravel().tolist()}]}).encode()
-    plain = server.call("POST", path, body)
-    assert np.array_equal(np.float32(plain.json["outputs"][0]["data"]), image.ravel())
-    binary_us = json.loads(binary.body[:split])["receipt"]["timings_us"]["decode"]
-    json_us = plain.json["receipt"]["timings_us"]["decode"]
-    assert binary_us < json_us / 10
+    binary_us, json_us = [], []
+    for _ in range(4):  # turn by turn, so that what else the machine does meets both
+        binary = server.call("POST", path, head + image.tobytes(), headers)
+        split = int(binary.headers["inference-header-content-length"])
+        assert binary.body[split:] == image.tobytes()
+        plain = server.call("POST", path, body)
+        assert np.array_equal(np.float32(plain.json["outputs"][0]["data"]), image.ravel())
+        binary_us.append(json.loads(binary.body[:split])["receipt"]["timings_us"]["decode"])
+        json_us.append(plain.json["receipt"]["timings_us"]["decode"])
+    assert min(binary_us) < min(json_us) / 10
 
 
+@pytest.mark.alone
 def test_14_ten_thousand_strings_cost_ten_times_a_thousand(server: Server) -> None:
     def seconds(count: int) -> float:
         texts = [f"text {n}" for n in range(count)]
@@ -165,6 +171,7 @@ def test_14_ten_thousand_strings_cost_ten_times_a_thousand(server: Server) -> No
     assert many < 30 * few
 
 
+@pytest.mark.alone
 def test_15_clients_that_hang_up_leave_nothing_behind(server: Server) -> None:
     body = json.dumps({"x": [1300, 0]}).encode()
     holder = busy(server, "own", 1.0)

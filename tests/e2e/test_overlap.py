@@ -4,7 +4,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from tests.serving import Server, forwardpass, serving
+
+pytestmark = pytest.mark.alone
 
 CODE = """
 import time

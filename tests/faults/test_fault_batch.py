@@ -34,6 +34,7 @@ def test_b1_a_bad_request_among_eight_is_refused_and_the_others_are_as_alone(
     assert max(batch["items"] for batch in server.batches("own")) >= 3
 
 
+@pytest.mark.alone
 def test_b2_a_member_that_expires_while_it_waits_never_runs_and_the_others_do(
     server: Server, busy: threading.Thread
 ) -> None:

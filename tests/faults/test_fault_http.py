@@ -160,6 +160,7 @@ def test_h18_a_reset_in_the_middle_of_a_large_answer_harms_nobody(server: Server
     assert infer().send(server).status == 200
 
 
+@pytest.mark.alone
 def test_h1_half_sent_heads_keep_nobody_out_and_are_closed(server: Server) -> None:
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
     for client in clients:

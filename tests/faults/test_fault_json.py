@@ -110,6 +110,7 @@ def test_numbers_are_rounded_to_nearest(server: Server) -> None:
     assert Call(data("[16777217, 0.1, 1e-46, -0.0]")).send(server).json["outputs"][0]["data"] == [16777216, 0.1, 0, 0]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["J11 million keys", "J11 million lists"])
 def test_too_many_of_a_thing_hold_nobody_up(server: Server, name: str) -> None:
     """The catalogue's 50 ms, three times as much for a busy machine, in the best of a few tries."""

@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from forwardpass.core.clock import monotonic_s
-from forwardpass.ingress.http import HttpServer, Respond
+from forwardpass.ingress.http import FamilyOf, HttpServer, Respond
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Table
@@ -47,6 +47,7 @@ def serving(
     tls: ssl.SSLContext | None = None,
     plain_loop: bool = False,
     path: str | None = None,
+    family_of: FamilyOf = Table(routes_of("data")).family,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
 
@@ -60,7 +61,7 @@ def serving(
         served.ended.append("answered")
         return answer
 
-    served = Served(HttpServer(keep, Table(routes_of("data")).family, limits, monotonic_s, tls), loop)
+    served = Served(HttpServer(keep, family_of, limits, monotonic_s, tls), loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:

@@ -37,15 +37,20 @@ class Outcome(msgspec.Struct):
     preprocess_s: float
     execute_s: float
     postprocess_s: float
+    begun: float = 0.0  # when the model was given the batch, on the clock
 
 
 class WorkerLost(Exception):
-    """The worker died with the batch; ``started`` is False when it never got it, ``code`` says how it went."""
+    """The worker died with the batch; ``started`` is False when it never got it, ``code`` says how it went.
 
-    def __init__(self, code: Code, *, started: bool) -> None:
+    ``nobodys``: nobody waited for the batch any more, and its worker was ended for that.
+    """
+
+    def __init__(self, code: Code, *, started: bool, nobodys: bool = False) -> None:
         super().__init__(code)
         self.code = code
         self.started = started
+        self.nobodys = nobodys
 
 
 class Executor(Protocol):
@@ -160,6 +165,8 @@ class Batcher:
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):
             item.result = part
+            if part.rows and not item.alone and outcome.begun > min(item.ticket.deadline, item.left_s):
+                self.executed.overdue += 1
             if part.failure is not None:
                 item.ticket.finish(part.failure)
             else:
@@ -172,6 +179,8 @@ class Batcher:
         What one continued died too: its caller is told so. Its input runs again for nobody, as does that of a caller who
         has left, to find the one to blame.
         """
+        if lost.nobodys:
+            return
         for item in items:
             if not lost.started:
                 item.taken = False

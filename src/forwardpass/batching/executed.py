@@ -28,6 +28,7 @@ class Executed:
 
     executions: int = 0
     rows: int = 0
+    overdue: int = 0  # items begun though their deadline had passed or their caller had left before: a defect of ours
     by_rows: dict[int, Runs] = field(default_factory=dict)
 
     def add(self, report: BatchReport) -> None:

@@ -1,133 +1,120 @@
-"""What waits for a worker: bounded, ordered by priority then deadline, grouped by batch key.
+"""What waits for a worker: bounded, ordered by class, then in turn between tenants, then by deadline; grouped by batch key.
 
-Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop.
+Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop. See ``shares`` for
+whose turn it is, ``room`` for who leaves when it is full, ``filling`` for what a batch is made of.
 """
 
-import heapq
-from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 
 from forwardpass.batching.arrivals import Arrivals
-from forwardpass.batching.cost import CostModel, predicted_wait_s
+from forwardpass.batching.classes import ALONE, NAMES, rank_of
+from forwardpass.batching.filling import Filling
+from forwardpass.batching.forecast import HEADROOM, NOTHING, Forecast, Work, retry_after_s
+from forwardpass.batching.lines import Group, Line
 from forwardpass.batching.policy import Waiting
+from forwardpass.batching.room import Amount, Room, amount_of
+from forwardpass.batching.shares import Lane, charge_of
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Queue as QueueLimits
 
-_Entry = tuple[int, float, int, Item]
-
-
-@dataclass(slots=True)
-class _Group:
-    """Items of one batch key, for one worker only or for any (None). Entries of items that left early stay in the heap until they surface or outnumber."""
-
-    worker: int | None
-    heap: list[_Entry] = field(default_factory=list)
-    arrivals: deque[Item] = field(default_factory=deque)
-    items: int = 0
-    rows: int = 0
-    cost: float = 0.0
-
-    def head(self) -> _Entry:
-        while not self.heap[0][3].waiting:
-            heapq.heappop(self.heap)
-        return self.heap[0]
-
-    def oldest_s(self) -> float:
-        while not self.arrivals[0].waiting:
-            self.arrivals.popleft()
-        return self.arrivals[0].queued_s
-
-    def compact(self) -> None:
-        if len(self.heap) > 64 and len(self.heap) > 2 * self.items:
-            self.heap = [entry for entry in self.heap if entry[3].waiting]
-            heapq.heapify(self.heap)
-        if len(self.arrivals) > 64 and len(self.arrivals) > 2 * self.items:
-            self.arrivals = deque(item for item in self.arrivals if item.waiting)
-
 
 class Queue:
     """Items of one variant. ``put`` refuses what is over a bound, at once and by the bound's name."""
 
-    def __init__(self, limits: QueueLimits, model: CostModel, clock: Clock) -> None:
+    def __init__(self, limits: QueueLimits, forecast: Forecast, clock: Clock) -> None:
         self.rows = 0
         self.bytes = 0
-        self.items = 0
-        self.parallel = 1  # workers that take from here
+        self.lanes = [Lane() for _ in range(len(NAMES) + 1)]  # by rank
         self._limits = limits
-        self._model = model
+        self._forecast = forecast
         self._clock = clock
-        self._groups: dict[Hashable, _Group] = {}
-        self._sequence = count()
-        self._arrivals = Arrivals(lambda worker: any(self._heads(worker)))
+        self._waiting: dict[int, Item] = {}
+        self._groups: dict[Hashable, Group] = {}
+        self._for_worker: dict[int | None, int] = {}  # items, None: for any
+        self._room = Room()
+        self._numbers = count(1)
+        self._arrivals = Arrivals(lambda worker: bool(self._for_worker.get(None) or self._for_worker.get(worker)))
+
+    @property
+    def items(self) -> int:
+        return len(self._waiting)
 
     def put(self, items: Sequence[Item]) -> None:
-        """Take all of a request's items in, or none. Raises Failed queue_full, queue_bytes_full, queue_wait_too_long."""
-        if self.items:  # an empty queue takes any request: its rows and bytes were bounded at the door
-            rows, total = self.rows, self.bytes
-            for item in items:
-                rows += item.rows
-                total += item.bytes_total
-            limits, wait_s = self._limits, self.predicted_wait_s()
-            if rows > limits.rows_max:
-                raise _full("rows_max", rows, limits.rows_max, Code.QUEUE_FULL, wait_s)
-            if total > limits.bytes_max:
-                raise _full("bytes_max", total, limits.bytes_max, Code.QUEUE_BYTES_FULL, wait_s)
-            left_s = items[0].ticket.deadline - items[0].queued_s
-            if wait_s > left_s or wait_s > limits.wait_max_s:
-                left_s = max(0.0, min(left_s, limits.wait_max_s))
-                text = f"queue.wait_max_s: the predicted wait is {wait_s:.3f} s and {left_s:.3f} s are left"
-                raise Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=wait_s)
+        """Take all of a request's items in, or none. Others may have to leave for it: their tickets end with shed.
+
+        Raises Failed queue_full, queue_bytes_full, queue_wait_too_long. A version that has nothing to do takes
+        anything, whatever is predicted: its rows and bytes were bounded at the door.
+        """
+        if self._waiting or not self._forecast.running.idle:
+            self._admit(items)
         for item in items:
             self._push(item)
+        self._room.add(items)
+        self._arrivals.came()
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Return items whose batch was lost; they were admitted before, so no bound applies."""
         for item in items:
             if item.live:
                 self._push(item)
+                self._arrivals.came()
 
     def discard(self, items: Sequence[Item], *, probes: bool = False) -> None:
         """Forget items nobody waits for any more, ``probes`` too; those already taken are none of the queue's business."""
         for item in items:
-            if item.waiting and (probes or not item.alone):
+            if item.number and (probes or not item.alone):
                 self._leave(item)
 
     def view(self, now: float, worker: int = 0) -> Waiting | None:
-        """The group whose first item is the most urgent of those this worker may run, or None when there is none."""
-        best = min(self._heads(worker), default=None)
-        if best is None:
+        """The group whose first item is the next of those this worker may run, or None when there is none."""
+        line = next(self._lines(worker), None)
+        if line is None:
             return None
-        item = best[3]
+        item = self._waiting[line.head()[2]]
         group = self._groups[item.key]
         return Waiting(item.key, group.rows, group.cost, now - group.oldest_s(), item.alone)
 
-    def take(self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool) -> list[Item]:
-        """The most urgent items of a group that fit one batch; the first always, however large it is."""
-        taken: list[Item] = []
-        rows, cost = 0, 0.0
-        while (group := self._groups.get(key)) is not None:
-            item = group.head()[3]
-            if not item.live:
-                self._leave(item)
-                continue
-            rows += item.rows
-            cost += item.cost
-            full = rows > rows_max or (cost_max is not None and cost > cost_max)
-            if taken and (full or not together):
-                break
-            heapq.heappop(group.heap)
+    def take(
+        self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool, starts_in_s: float = 0.0
+    ) -> list[Item]:
+        """The next items of a group that fit one batch; the first always, however large it is.
+
+        None that is over, nor, when more waits than one batch takes, one that would be over before its answer is there:
+        its ticket ends. A batch that ``starts_in_s`` takes none that would be over by then; they go on waiting.
+        """
+        group = self._groups.get(key)
+        if group is None:
+            return []
+        filling = Filling(rows_max if together else 0, cost_max, self._clock(), starts_in_s)
+        if together and group.rows > rows_max:
+            filling.ready_in_s = HEADROOM * self._forecast.full_batch_s(group.cost * rows_max / group.rows)
+        taken, over, late = filling.fill(group, self.lanes, self._waiting)
+        for item in taken:
             self._leave(item)
+            self.lanes[_rank(item)].charge(item)
             item.take()
-            taken.append(item)
+        for item in over:
+            item.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run"))
+            self._leave(item)
+        for item in late:
+            text = "queue: more waits than predicted, and the answer would come after the deadline"
+            item.ticket.finish(Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=retry_after_s(filling.ready_in_s)))
+            self._leave(item)
         return taken
 
     def predicted_wait_s(self) -> float:
-        """How long an item that came now would wait, by what batches took lately."""
-        return predicted_wait_s(self.rows, self.items, self._model, self.parallel)
+        """How long one more row of standard priority, whose deadline is far, would wait behind all of its class."""
+        ahead = NOTHING
+        for lane in self.lanes[: rank_of(5) + 1]:
+            ahead = ahead.plus(lane.work)
+        return self._forecast.wait_and_run_s(self._clock(), ahead, Work(1.0, 1.0, 1.0), len(self._groups))[0]
+
+    def by_class(self) -> Mapping[str, int]:
+        """How many items wait."""
+        return {name: self.lanes[rank].items for rank, name in enumerate(NAMES, 1)}
 
     async def arrival(self, timeout_s: float | None = None, worker: int = 0) -> None:
         """Until something comes that this worker may run, or the time is over; see ``Arrivals.wait``."""
@@ -140,40 +127,4 @@ class Queue:
         return items
 
     def waiting(self) -> Iterator[Item]:
-        return (entry[3] for group in self._groups.values() for entry in group.heap if entry[3].waiting)
-
-    def _heads(self, worker: int) -> Iterator[_Entry]:
-        return (group.head() for group in self._groups.values() if group.worker in (None, worker))
-
-    def _push(self, item: Item) -> None:
-        item.waiting = True
-        self.rows += item.rows
-        self.bytes += item.bytes_total
-        self.items += 1
-        group = self._groups.setdefault(item.key, _Group(item.worker))
-        group.items += 1
-        group.rows += item.rows
-        group.cost += item.cost
-        group.arrivals.append(item)
-        priority = 0 if item.alone else item.priority
-        heapq.heappush(group.heap, (priority, item.ticket.deadline, next(self._sequence), item))
-        self._arrivals.came()
-
-    def _leave(self, item: Item) -> None:
-        item.waiting = False
-        self.rows -= item.rows
-        self.bytes -= item.bytes_total
-        self.items -= 1
-        group = self._groups[item.key]
-        group.items -= 1
-        group.rows -= item.rows
-        group.cost -= item.cost
-        if group.items == 0:
-            del self._groups[item.key]
-        else:
-            group.compact()
-
-
-def _full(bound: str, value: int, limit: int, code: Code, wait_s: float) -> Failed:
-    text = f"queue.{bound}: the queue would hold {value}; at most {limit} are allowed"
-    return Failed(code, text, retry_after_s=max(wait_s, 0.1))
+        return iter(self._waiting.values())

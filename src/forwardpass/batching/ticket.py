@@ -1,6 +1,7 @@
 """A request's claim on an answer: it ends exactly once, whoever comes first."""
 
 import asyncio
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -102,6 +103,7 @@ class Item(msgspec.Struct, eq=False):
     taken: bool = False  # out of the queue for a batch, once at least
     result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
     held: Held | None = None
+    left_s: float = math.inf  # when its worker was told that nobody waits for it any more
 
     @property
     def worker(self) -> int | None:

@@ -1,5 +1,6 @@
 """Who asks: the identity that a request carries from the door to the books (FAULTS R17)."""
 
+import re
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,19 @@ PRIORITIES: dict[Priority, int] = {"critical": 1, "standard": 5, "sheddable": 9}
 """What a class is as a number, 1 the highest."""
 
 EVERYTHING = frozenset({"infer", "jobs", "receipts", "admin"})
+
+_SCOPE = re.compile(r"infer(:[a-z0-9._-]{1,64})?|jobs|receipts|admin")
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+def is_scope(text: str) -> bool:
+    """Whether a key may have it."""
+    return _SCOPE.fullmatch(text) is not None
+
+
+def is_tenant(text: str) -> bool:
+    """Whether it can name one: 1 to 64 letters, digits and ``. _ - @``, the first of them a letter or digit."""
+    return _TENANT.fullmatch(text) is not None
 
 
 class Caller(msgspec.Struct, frozen=True):

@@ -33,6 +33,11 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
+def random_bytes(count: int) -> bytes:
+    """Of the system's generator for secrets."""
+    return os.urandom(count)
+
+
 class RandomIds:
     """The same ids for one thread that needs many: one system call for BLOCK of them."""
 

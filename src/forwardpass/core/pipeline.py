@@ -160,6 +160,15 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """What a request costs, in units that quotas count (``cost_per_day``) and receipts show."""
+
+    request: float = 0.0  # for each that is answered
+    row: float = 1.0  # for each of its rows that does not fail by the server's fault
+    token: float = 0.0  # for each that tokenizers make of its rows
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """Inputs, steps, outputs and the bounds around them. Frozen: changing a pipeline makes another one."""
 
@@ -174,6 +183,7 @@ class Pipeline:
     workers: Workers = field(default_factory=Workers)
     sequence: Sequences | None = None  # None = every request stands alone
     task: Task | None = None  # None = what the steps say, if they leave no doubt
+    price: Price = field(default_factory=Price)
     golden: tuple[Golden, ...] = ()
     files: dict[str, str] = field(default_factory=dict)  # file name -> "sha256:…", where the author pinned it
 
@@ -265,3 +275,4 @@ class Version:
     folder: str
     definition: Pipeline
     trusted: bool = False  # own code in it may run
+    signers: tuple[str, ...] = ()  # ids of the keys that signed it, of those the operator named

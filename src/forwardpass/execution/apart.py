@@ -9,6 +9,7 @@ import traceback
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.execution.overdue import LATE, Overdue
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.replies import Reply, joined_rows, merged, per_item, reply_of, too_large
 from forwardpass.execution.states import Staged
@@ -19,17 +20,27 @@ DETAIL_BYTES_MAX = 4096
 ROWS_SHARE = 0.25  # of batch_limit_s
 
 
-def reply_apart(plan: Plan, staged: Staged, columns: dict[str, Column], error: Exception) -> Reply:
-    """The reply of a batch that ended with ``error``; without columns there is nothing to run, and it stands."""
+def reply_apart(
+    plan: Plan, staged: Staged, columns: dict[str, Column], error: Exception, overdue: Overdue | None = None
+) -> Reply:
+    """The reply of a batch that ended with ``error``; without columns there is nothing to run, and it stands.
+
+    An item that is overdue when its turn comes is not run again.
+    """
     failure, count = failure_of(error), len(staged.run.rows)
     until = monotonic_s() + ROWS_SHARE * plan.definition.workers.batch_limit_s
     if not columns:
         return merged([failure] * count, plan.signature.outputs)
     replies: list[Reply | Failure] = []
+    overdue = overdue or Overdue()
     for item, (rows, own) in enumerate(per_item(columns, staged.run, plan.padding)):
+        if item in overdue.items(staged.run, monotonic_s()):
+            replies.append(LATE)
+            continue
         reply = _item(plan, staged, own, item) if count > 1 else failure
         if isinstance(reply, Failure) and plan.independent and rows > 1 and reply.code is not Code.OUTPUT_TOO_LARGE:
-            reply = _rows(plan, own, rows, reply, until)
+            own_until = min([until, *staged.run.until[item : item + 1]])
+            reply = _rows(plan, own, rows, reply, own_until)
         replies.append(reply)
     return merged(replies, plan.signature.outputs)
 

@@ -1,7 +1,9 @@
 """The box around a worker, put on by itself before it touches a model or a request (FAULTS R6).
 
 no_new_privs, no capabilities, death with the parent, limits on memory, files and core dumps, and Landlock where the
-kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside.
+kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside; what
+Landlock does not know is refused by a filter of system calls. Not covered: a worker can use all of its cores, its
+memory once more in memory files (RLIMIT_AS does not count those), and say on which cores others of its user run.
 Sources: prctl(2), capabilities(7), landlock(7).
 """
 
@@ -13,6 +15,8 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from forwardpass.execution.system_calls import refuse_calls
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -50,8 +54,9 @@ def close_box(readable: Sequence[str], *, memory_max_bytes: int, parent: int) ->
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     resource.setrlimit(resource.RLIMIT_AS, (memory_max_bytes, memory_max_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (memory_max_bytes, memory_max_bytes))  # of each memory file
     paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), *readable}
-    return _landlock(libc, sorted(paths))
+    return [*_landlock(libc, sorted(paths)), *refuse_calls(libc)]
 
 
 def _landlock(libc: ctypes.CDLL, readable: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ A worker's reply is checked like a client's request: every count and length must
 """
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import inf, prod
 from types import MappingProxyType
 
 import msgspec
@@ -31,7 +31,8 @@ def run_of(batch: int, items: Sequence[Item], given_up: Sequence[int] = ()) -> t
         shapes.append(each[:1] if each.count(each[0]) == len(each) else each)
     sequences = [item.held and item.held[1:] for item in items]
     rows = [item.rows for item in items]
-    return Run(batch, rows, shapes, sizes, sequences if any(sequences) else [], list(given_up)), buffers
+    until = [inf if item.alone else item.ticket.deadline for item in items]  # who runs alone does so for nobody, too
+    return Run(batch, rows, shapes, sizes, sequences if any(sequences) else [], list(given_up), until), buffers
 
 
 def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> Outcome:
@@ -51,7 +52,7 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
     for output, field, payload in zip(done.outputs, fields, payloads, strict=True):
         _cut(output, field, payload, done.parts, outputs)
     parts = [_part(meta, tensors, item) for meta, tensors, item in zip(done.parts, outputs, items, strict=True)]
-    return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s)
+    return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s, done.begun)
 
 
 def _check_rows(meta: PartMeta, rows: int) -> None:

@@ -17,6 +17,7 @@ from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
 from forwardpass.execution.apart import reply_apart
 from forwardpass.execution.exchange import outcome_of, run_of
+from forwardpass.execution.overdue import LATE
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.process import State
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
@@ -101,6 +102,9 @@ class LocalWorker:
         self.given_up = []
         return self._last
 
+    def forget(self, items: Sequence[Item]) -> None:
+        """Nobody waits for these any more; each is looked at before its turn, so there is nothing to be told."""
+
     def _load(self) -> None:
         started = self._clock()
         try:
@@ -135,11 +139,13 @@ class LocalWorker:
         started = self._clock()
         self._states.forget(given_up)
         parts = [self._part(item) for item in items]
-        return Outcome(parts, 0.0, self._clock() - started, 0.0)
+        return Outcome(parts, 0.0, self._clock() - started, 0.0, started)
 
     def _part(self, item: Item) -> Part:
         """There and back in the wire's own form: so a value has the bytes it would have had from a worker."""
         assert self._plan is not None, "nothing is sent to a worker that has not loaded"
+        if not item.live or (item.ticket.deadline <= self._clock() and not item.alone):
+            return Part(0, [], {}, (), LATE)
         try:
             reply = _reply(self._plan, self._states, item)
         except BaseException:  # a border: what would end a process (sys.exit) is the answer of this item

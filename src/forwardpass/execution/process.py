@@ -6,16 +6,12 @@
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from pathlib import Path
 
 import msgspec
 
@@ -25,17 +21,18 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
+from forwardpass.execution.board import Board
+from forwardpass.execution.ending import STOPPED, end_of, kill, leave, pulse_of
 from forwardpass.execution.exchange import outcome_of, run_of
+from forwardpass.execution.sent import Sent
 from forwardpass.execution.wire import Kind, Load, Loaded
 
 STALLED_AFTER_S = 4.0  # without a beat; the worker beats every second
 HUNG_AFTER_S = 10.0  # silent: at once when stopped or idle, at work only when it uses no CPU either
-STOPPED = ("T", "t")  # states in /proc/PID/stat
 RESTART_DELAY_MIN_S = 0.1
 RESTART_DELAY_MAX_S = 30.0
 DEATHS_WINDOW_S = 60.0
 DEATHS_MAX = 5
-LEAVE_TIME_S = 2.0
 LOG_LINE_BYTES_MAX = 4096
 LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
 _ENVIRONMENT_KEPT = (
@@ -61,13 +58,6 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(slots=True)
-class _Running:
-    items: Sequence[Item]
-    future: "asyncio.Future[Outcome]"
-    since: float
-
-
 class WorkerProcess:
     """One slot. ``loaded`` is set once the version has loaded; ``state`` says whether it can be used now."""
 
@@ -83,13 +73,15 @@ class WorkerProcess:
         self._threads = threads
         self._clock = clock
         self._limits = version.definition.workers
-        self._running: dict[int, _Running] = {}
+        self._running = Sent(clock)
+        self._board: Board | None = None
         self._ids = count(1)
         self._waiters: list[asyncio.Future[None]] = []
         self._seen_s = 0.0
         self._loading_since = 0.0
         self._end: socket.socket | None = None
         self._gone: asyncio.Future[Code] | None = None
+        self._nobodys = False  # whether it was ended for the sake of a batch that nobody waits for
 
     @property
     def ready(self) -> bool:
@@ -110,6 +102,9 @@ class WorkerProcess:
                     return
                 now = self._clock()
                 self.deaths += 1
+                if self._nobodys:  # no sign that the version cannot be run
+                    self._nobodys = False
+                    continue
                 deaths.append(now)
                 while deaths[0] < now - DEATHS_WINDOW_S:
                     deaths.popleft()
@@ -148,8 +143,9 @@ class WorkerProcess:
         batch = next(self._ids)
         run, buffers = run_of(batch, items, self.given_up)
         try:
-            if self.state is not State.READY or self._end is None:
+            if self.state is not State.READY or self._end is None or self._board is None:
                 raise BrokenPipeError
+            self._board.clear(batch)
             wire.send(self._end, Kind.RUN, wire.encode(run), buffers)
         except OSError:
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=False))
@@ -159,19 +155,23 @@ class WorkerProcess:
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             return future
         self.given_up = []
-        self._running[batch] = _Running(items, future, self._clock())
+        self._running.add(batch, items, future)
         return future
+
+    def forget(self, items: Sequence[Item]) -> None:
+        """Nobody waits for these any more: those whose batch the worker has not begun are not run."""
+        self._running.forget(items, self._board)
 
     async def _live(self) -> Code:
         """One process from its start to its end; returns how it ended. OSError when it could not be started."""
         loop = asyncio.get_running_loop()
         end, childs_end = wire.pair()
-        with end:
+        with end, Board() as board:
             with childs_end:
-                process = await self._start(childs_end)
+                process = await self._start(childs_end, board.descriptor)
             self._gone = loop.create_future()
             self._loading_since = self._seen_s = self._clock()
-            self.pid, self._end = process.pid, end
+            self.pid, self._end, self._board = process.pid, end, board
             code = Code.WORKER_CRASHED
             try:
                 load = Load(self._version, self._threads, None)
@@ -187,23 +187,24 @@ class WorkerProcess:
                     self._hang_up()
                     if self.state in (State.READY, State.STALLED):
                         self._enter(State.RESTARTING)  # nothing is sent to it any more
-                    _kill(process.pid)
-                    await _end_of(process)
+                    kill(process.pid)
+                    await end_of(process)
                     logging_.cancel()
             finally:
                 self._hang_up()
-                await _leave(process)
-                self._lose(code)
-                self.pid = None
+                await leave(process)
+                self._running.lose(code, nobodys=self._nobodys)
+                self.pid = self._board = None
         doing = "" if self.loaded else " while it loaded the model"
         self._note_end(f"ended with status {process.returncode}{doing}", process.pid)
         return code
 
-    async def _start(self, childs_end: socket.socket) -> asyncio.subprocess.Process:
+    async def _start(self, childs_end: socket.socket, marks: int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", "forwardpass.execution.worker",
-            str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024),
-            start_new_session=True, stdin=childs_end.fileno(),  # inheritable, it would reach others started meanwhile
+            sys.executable, "-I", "-m", "forwardpass.execution.boxed",
+            str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024), str(marks),
+            self._version.folder,  # the last, after all other arguments: boxed.py reads it there
+            start_new_session=True, pass_fds=(marks,), stdin=childs_end.fileno(),  # inheritable, it would reach others started meanwhile
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
             env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip
@@ -251,7 +252,7 @@ class WorkerProcess:
 
     def _on_done(self, frame: wire.Frame) -> None:
         batch = wire.decode.done.decode(frame.meta).batch
-        running = self._running.pop(batch, None)
+        running = self._running.pop(batch)
         if running is None or self.loaded is None:
             raise wire.WireError("an answer to a batch that was not sent")
         try:
@@ -259,8 +260,6 @@ class WorkerProcess:
         except wire.WireError:
             running.future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             raise
-        for other in self._running.values():
-            other.since = self._clock()  # what was sent ahead starts now
         self._notify()
 
     async def _watch(self) -> None:
@@ -275,10 +274,14 @@ class WorkerProcess:
                 self._forgive(now, now - before)
             before = now
             silent_s = now - self._seen_s
-            last, pulse = pulse, _pulse(self.pid) if silent_s > STALLED_AFTER_S else ""
+            last, pulse = pulse, pulse_of(self.pid) if silent_s > STALLED_AFTER_S else ""
             if pulse != last or not pulse:
                 moved_s = now
-            if self._hangs(now, silent_s, now - moved_s, pulse):
+            if self.loaded is not None and self._running.abandoned(now, self.loaded.load_s):
+                _log.warning("worker is ended: nobody waits for what it runs", extra=self._event())
+                self._nobodys = True
+                self._end_process(Code.WORKER_HUNG)
+            elif self._hangs(now, silent_s, now - moved_s, pulse):
                 self._end_process(Code.WORKER_HUNG)
             elif silent_s > STALLED_AFTER_S and self.state is State.READY:
                 _log.warning("worker is silent", extra=self._event(silent_s=round(silent_s, 1)))
@@ -289,7 +292,7 @@ class WorkerProcess:
         loading = self.state is not State.READY and self.state is not State.STALLED
         if loading and now - self._loading_since > self._limits.load_limit_s:
             return True
-        if any(now - running.since > self._limits.batch_limit_s for running in self._running.values()):
+        if self._running.over(now, self._limits.batch_limit_s):
             return True
         busy = loading or bool(self._running)
         return silent_s > HUNG_AFTER_S and (not busy or pulse in STOPPED or still_s > HUNG_AFTER_S)
@@ -298,8 +301,7 @@ class WorkerProcess:
         """What the front slept through counts against nobody's limit."""
         self._seen_s = now
         self._loading_since = min(now, self._loading_since + gap_s)
-        for running in self._running.values():
-            running.since = min(now, running.since + gap_s)
+        self._running.forgive(now, gap_s)
 
     async def _relay(self, output: asyncio.StreamReader | None) -> None:
         """What the worker prints becomes log lines, at most LOG_LINES_MAX of them; the rest is read and dropped."""
@@ -324,12 +326,6 @@ class WorkerProcess:
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(code)
 
-    def _lose(self, code: Code) -> None:
-        lost, self._running = list(self._running.values()), {}
-        for running in lost:
-            if not running.future.done():
-                running.future.set_exception(WorkerLost(code, started=True))
-
     def _enter(self, state: State) -> None:
         self.state = state
         self._notify()
@@ -353,35 +349,3 @@ class WorkerProcess:
     def _event(self, **fields: object) -> dict[str, object]:
         names = {"pipeline": self._version.pipeline, "version": self._version.number, "worker": self.index}
         return {"event": {**names, "pid": self.pid, **fields}}
-
-
-def _pulse(pid: int | None) -> str:
-    """What changes while a process moves: its CPU time. Of a stopped one its state, see STOPPED; "" when unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return fields[0] if fields[0] in STOPPED else f"{fields[11]} {fields[12]}"
-
-
-def _kill(group: int) -> None:
-    """It leads a session of its own, so whatever it started goes with it."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-
-
-async def _leave(process: asyncio.subprocess.Process) -> None:
-    """Its socket is closed, so it leaves by itself; if it does not, it is killed."""
-    try:
-        await _end_of(process)
-    finally:
-        _kill(process.pid)
-    await _end_of(process)
-
-
-async def _end_of(process: asyncio.subprocess.Process) -> None:
-    """At most LEAVE_TIME_S: asyncio goes on waiting while a child of the process, in a session of its own, holds its output."""
-    if process.returncode is None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_TIME_S):
-                await process.wait()

@@ -99,6 +99,7 @@ class Run(msgspec.Struct, array_like=True, frozen=True):
     sizes: list[int]  # bytes per column, all items
     sequences: list[tuple[int, bool, bool] | None] = []  # per item (number, starts it, ends it); [] = none has one
     given_up: list[int] = []  # numbers of sequences that nobody will ask for again
+    until: list[float] = []  # per item, on the clock that both processes have: later it is not begun; [] = always
 
 
 class PartMeta(msgspec.Struct, array_like=True, frozen=True):
@@ -125,6 +126,7 @@ class Done(msgspec.Struct, array_like=True, frozen=True):
     preprocess_s: float
     execute_s: float
     postprocess_s: float
+    begun: float = 0.0  # when the model was given the batch, on the clock that both processes have
 
 
 encode = msgspec.msgpack.Encoder().encode

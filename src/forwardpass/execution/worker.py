@@ -12,14 +12,15 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.execution import wire
 from forwardpass.execution.apart import failure_of, reply_apart
-from forwardpass.execution.box import close_box
+from forwardpass.execution.board import Marks
 from forwardpass.execution.loading import loaded_plan
+from forwardpass.execution.overdue import Overdue, told
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of, too_large
 from forwardpass.execution.states import Staged, States
@@ -38,13 +39,15 @@ class Job:
     batch: Batch | None
     preprocess_s: float
     failure: Failure | None = None
+    left_out: set[int] = field(default_factory=set)  # items that nobody waits for
 
 
 class Worker:
     """``serve`` returns when the front is gone."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, marks: Marks | None = None) -> None:
         self._end = end
+        self._overdue = Overdue(marks)
         self._sending = threading.Lock()
         self._stopping = threading.Event()
         self._wire = threading.Lock()
@@ -114,26 +117,28 @@ class Worker:
         try:
             columns = columns_of(plan.signature.columns, staged.run, payload, plan.padding)
             batch = staged.batch(columns)
+            left_out = self._overdue.leave_out(staged.run, batch, started)
             plan.preprocess(batch)
-            return Job(staged, columns, batch, monotonic_s() - started)
+            return Job(staged, columns, batch, monotonic_s() - started, left_out=left_out)
         except Exception as error:  # a border: it becomes the answer of this batch
             return Job(staged, columns, None, monotonic_s() - started, failure_of(error))
 
     def _execute(self, plan: Plan, job: Job) -> None:
-        started = executed = monotonic_s()
+        begun = executed = monotonic_s()
         run, staged = job.staged.run, job.staged
         try:
             if job.batch is None:
                 raise job.failure or Failed(Code.INTERNAL, "preprocessing left nothing")
+            job.left_out |= self._overdue.leave_out(run, job.batch, begun)
             plan.execute(job.batch)
             executed = monotonic_s()
             plan.postprocess(job.batch)
-            reply = reply_of(job.batch, plan.signature.outputs, run, plan.padding)
+            reply = told(reply_of(job.batch, plan.signature.outputs, run, plan.padding), job.left_out)
             staged.keep(job.batch)
         except Exception as error:  # a border: find out whose fault it is
-            reply = reply_apart(plan, staged, job.columns, error)
+            reply = reply_apart(plan, staged, job.columns, error, self._overdue)
             executed = monotonic_s()
-        times = (job.preprocess_s, executed - started, monotonic_s() - executed)
+        times = (job.preprocess_s, executed - begun, monotonic_s() - executed, begun)
         undo = staged.commit()  # before the answer: the next request of a sequence may follow it at once
         try:
             self._answer(run.batch, reply, times)
@@ -142,16 +147,16 @@ class Worker:
             failure = too_large(sum(map(len, reply.buffers)))
             self._answer(run.batch, merged([failure] * len(run.rows), plan.signature.outputs), times)
 
-    def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float]) -> None:
+    def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float, float]) -> None:
         self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
 
 
-def main() -> None:
-    """``python -m forwardpass.execution.worker PARENT MEMORY_BYTES``, started by ``process.py`` only.
+def live() -> None:
+    """The life of a worker process, in its box; ``boxed.py`` has what its command line says.
 
     Its end of the wire comes as standard input and is moved away from there, out of reach of what reads that.
     """
-    parent, memory_max_bytes = (int(argument) for argument in sys.argv[1:3])
+    marks = int(sys.argv[3])
     end = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -159,14 +164,8 @@ def main() -> None:
     if frame is None:
         return
     load = wire.decode.load.decode(frame.meta)
-    for missing in close_box([load.version.folder], memory_max_bytes=memory_max_bytes, parent=parent):
-        print(missing, file=sys.stderr)
-    worker = Worker(end)
+    worker = Worker(end, Marks(marks))
     threading.Thread(target=worker.beat, name="beat", daemon=True).start()
     worker.serve(load)
     sys.stderr.flush()
     os._exit(0)  # runtimes with threads of their own do not always end well by themselves
-
-
-if __name__ == "__main__":
-    main()

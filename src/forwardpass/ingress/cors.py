@@ -31,7 +31,8 @@ EXPOSED = ", ".join(
         "Content-Encoding", "Idempotency-Replayed", "Inference-Header-Content-Length", "RateLimit", "RateLimit-Policy",
         "Retry-After", "retry-after-ms", "traceparent", "X-Client-Request-Id", "X-Error-Code", "X-Pipeline",
         "X-Pipeline-Digest", "X-Pipeline-Version", "X-Request-Id", "X-Sequence-Id", "x-ratelimit-limit-requests",
-        "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "x-should-retry",
+        "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens",
+        "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-should-retry",
     )
 ).encode()  # fmt: skip
 """The headers that a page may read."""
@@ -64,13 +65,17 @@ class Origins:
         name = host_name(host)
         return origin.partition(b"://")[2].lower() == host.lower() and (name in OWN_HOSTS or name in self.hosts)
 
+    def asks(self, http: HttpRequest) -> bool:
+        """Whether a browser asks for a page of a configured origin what it may send; it never says for whom."""
+        asked = b"access-control-request-method" in http.headers
+        return http.method == b"OPTIONS" and asked and http.headers.get(b"origin") in self.configured
+
     def preflight(self, http: HttpRequest, allowed: Sequence[bytes]) -> HttpAnswer | None:
         """The answer to a browser that asks, for a page of a configured origin, what it may send to a path.
 
         None for what is no such question. ``allowed`` are the path's methods.
         """
-        asked = b"access-control-request-method" in http.headers
-        if http.method != b"OPTIONS" or not asked or not allowed or http.headers.get(b"origin") not in self.configured:
+        if not allowed or not self.asks(http):
             return None
         headers = [
             (b"Access-Control-Allow-Methods", b", ".join(dict.fromkeys(allowed))),

@@ -26,7 +26,7 @@ class DataPlane:
     """``respond`` is what the HTTP protocol calls.
 
     Every route has its name in ``dialects`` or ``endpoints``; ``enabled`` are the settings that are on and that a
-    route may need.
+    route may need. ``border`` is the form of what is refused before a route's own clients are asked; without, theirs.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class DataPlane:
         endpoints: Mapping[str, Endpoint],
         enabled: frozenset[str] = frozenset(),
         edge: Edge | None = None,
+        border: Family | None = None,
     ) -> None:
         missing = {route.endpoint for route in routes} - dialects.keys() - endpoints.keys()
         assert not missing, f"routes without an endpoint: {missing}"
@@ -46,6 +47,7 @@ class DataPlane:
         self._endpoints = endpoints
         self._enabled = enabled
         self._edge = Edge() if edge is None else edge
+        self._border = border
         self._ids = RandomIds()
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
@@ -54,20 +56,23 @@ class DataPlane:
         trace = trace_of(http.headers)
         match = self._table.match(http.method, http.path)
         route = match.route if isinstance(match, Match) else None
-        family = self.family_of(http.method, http.path) if route is None else route.family
+        family = self.family_of(http.method, http.path) if route is None else self._border or route.family
         try:
             if isinstance(match, Match):
-                caller, kept = await self._admit(http, match.route, match.pipeline)
+                caller = await self._admit(http, match.route, match.pipeline)
+                family = match.route.family
+                kept = self._accept(http, match.route)
                 if http.encoding:
                     await self._unpack(http, match.route)
                 call = Call(http, match, id, Timeline(http.received_s), trace, caller)
                 answer = await self._matched(call) if kept is None else await self._once(call, kept)
+                self._edge.watch(answer, caller)
             else:
                 await self._admit(http, None)
                 answer = self._unmatched(http, match, family, id)
         except Failure as failure:
             answer = error_answer(failure, family, id)
-            if isinstance(failure, Failed):
+            if isinstance(failure, Failed) and (route is None or route.scope != "open"):  # health says it all itself
                 event = {"request": id, "code": failure.code.value, "detail": failure.detail, "path": show(http.path)}
                 _log.warning("request failed", extra={"event": event})
             # Its frames hold the request's bytes, and it stands in one of them: let go of them now, not at a collection.
@@ -75,6 +80,8 @@ class DataPlane:
         except Exception:  # a border: a defect of ours costs this request only
             _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
             answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), family, id)
+        finally:
+            http.leave()
         _name(answer, id)
         if trace is not None:
             answer.headers.append(trace_header(trace))
@@ -86,18 +93,21 @@ class DataPlane:
 
     def family_of(self, method: bytes, path: str) -> Family:
         """Whose clients ask there, also where nothing answers."""
-        return self._table.family(method, path)
+        return self._border or self._table.family(method, path)
 
-    async def _admit(
-        self, http: HttpRequest, route: Route | None, pipeline: str = ""
-    ) -> tuple[Caller, KeptAnswers | None]:
-        """Who asks, and where the answer is kept, if it is. Nothing is done with a body before that."""
+    async def _admit(self, http: HttpRequest, route: Route | None, pipeline: str = "") -> Caller:
+        """Who asks. Nothing is done with a body before that."""
         try:
-            caller = await self._edge.admit(http, route, pipeline)
-            if route is None:
-                return caller, None
+            return await self._edge.admit(http, route, pipeline)
+        except BaseException as error:
+            self._inference.count(error)
+            raise
+
+    def _accept(self, http: HttpRequest, route: Route) -> KeptAnswers | None:
+        """Where the answer of a request that its route takes is kept, if it is."""
+        try:
             self._check(http, route)
-            return caller, self._edge.keeps(http, route)
+            return self._edge.keeps(http, route)
         except BaseException as error:
             self._inference.count(error)
             raise
@@ -154,7 +164,7 @@ class DataPlane:
             call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
             return dialect.encode(answer, request, call)
 
-        return await self._inference.run(target, work, decode, encode, call.caller)
+        return await self._inference.run(target, work, decode, encode, call.caller, call.http.admission)
 
     def _unmatched(self, http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:
         answer = self._edge.origins.preflight(http, allowed)

@@ -2,15 +2,21 @@
 bodies and answers travel. Each part is off, or lets everything pass, until settings say otherwise."""
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
+import msgspec
+
+from forwardpass.admit.quotas import Quotas
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.compression import worth
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.framing import decode_content
+from forwardpass.ingress.framing import decode_content, decoded_bytes_max
 from forwardpass.ingress.idempotency import HEADER, KeptAnswers
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Route
@@ -24,6 +30,9 @@ class Identity(Protocol):
     async def caller(self, http: HttpRequest) -> Caller:
         """Raises Refused unauthenticated for one who does not say, or whom nobody knows; bad_request for two who ask."""
 
+    def knows(self, caller: Caller) -> bool:
+        """Whether one who was known still is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -36,29 +45,56 @@ class Edge:
     compress_bytes_min: int = 0
     limits: HttpLimits = HttpLimits()
     identity: Identity | None = None
+    in_flight: BytesInFlight | None = None
+    quotas: Quotas | None = None
 
     async def admit(self, http: HttpRequest, route: Route | None, pipeline: str = "") -> Caller:
         """Who asks, and may: for what no route is for, everybody who is known may; ``pipeline`` is the path's.
 
         Raises Refused forbidden for a page of a foreign origin and for a caller without the route's scope,
-        unauthenticated for one nobody knows, rate_limited for an address that asks too often.
+        unauthenticated for one nobody knows, rate_limited for an address that asks too often; and as the caller's quotas
+        refuse it (``Admission.enter``). Whoever answers the request ends it by ``http.leave``, also when this raised.
 
         Callers of a Unix socket cannot be told apart; they have no quota.
         """
         self.origins.check(http.headers)
         if self.rates is not None and http.peer and _counts(http, route):
             self.rates.take(http.peer)
-        if self.identity is None or (route is not None and route.scope == "open"):
+        if self.origins.asks(http) if route is None else route.scope == "open":
             return ANONYMOUS
-        caller = await self.identity.caller(http)
+        caller = await self.identify(http)
         # Which pipeline a body means is known once it is read: then ``Inference.route`` looks.
         if route is not None and (pipeline or route.scope != "infer"):
             allow(caller, route.scope, pipeline)
+        if self.quotas is not None:
+            http.admission = self.quotas.admission(caller, len(http.body))
+            await http.admission.enter(pipeline if route is not None and route.scope == "infer" else "")
         return caller
 
+    async def identify(self, http: HttpRequest) -> Caller:
+        """Who asks. Raises Refused as Identity does."""
+        return ANONYMOUS if self.identity is None else await self.identity.caller(http)
+
+    def watch(self, answer: HttpAnswer, caller: Caller) -> None:
+        """Have an answer that is a stream end, with a last event that says why, once its caller is known no more."""
+        if self.identity is not None and isinstance(answer.body, AsyncIterator):
+            answer.body = _while_known(answer.body, partial(self.identity.knows, caller))
+
     async def unpack(self, http: HttpRequest, route: Route) -> None:
-        """Undo the body's coding, up to what the route takes. Raises Refused bad_encoding, body_too_large."""
+        """Undo the body's coding, up to what the route takes. Raises Refused bad_encoding, body_too_large.
+
+        Failed bytes_in_flight_full where what may come out has no room; what did is counted in ``http``.
+        """
         limits = self.limits if route.body == "large" else replace(self.limits, body_bytes_max=SMALL_BODY_BYTES_MAX)
+        if self.in_flight is None:
+            await self._decode(http, limits)
+            return
+        with self.in_flight.lent(decoded_bytes_max(len(http.body), limits), len(http.body)):
+            await self._decode(http, limits)
+        self.in_flight.held += len(http.body)
+        http.unpacked_bytes = len(http.body)
+
+    async def _decode(self, http: HttpRequest, limits: HttpLimits) -> None:
         if len(http.body) <= INLINE_BYTES_MAX:
             http.body = decode_content(http.body, http.encoding, limits)
         else:
@@ -67,8 +103,11 @@ class Edge:
 
     def mark(self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family) -> None:
         """Add what every answer says, an error too."""
+        standing = http.admission.standings.headers(openai=family == "openai") if http.admission is not None else []
+        answer.headers += standing
         if self.rates is not None and http.peer and _counts(http, route):
-            answer.headers += self.rates.headers(http.peer, family)
+            told = {name for name, _ in standing if name.startswith(b"x-")}  # OpenAI's can be said of one limit only
+            answer.headers += [header for header in self.rates.headers(http.peer, family) if header[0] not in told]
         answer.headers += self.origins.headers(http.headers)
 
     def compresses(self, answer: HttpAnswer, http: HttpRequest) -> bool:
@@ -92,6 +131,19 @@ def allow(caller: Caller, scope: str, pipeline: str = "") -> None:
     if not caller.may(scope, pipeline):
         needed = f"infer:{pipeline}" if pipeline and scope in ("infer", "read") else scope
         raise Refused(Code.FORBIDDEN, f"this needs the scope {show(needed)}")
+
+
+async def _while_known(body: AsyncIterator[bytes], known: Callable[[], bool]) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in body:
+            if not known():
+                why = {"error": "the key was revoked, or has expired", "code": Code.UNAUTHENTICATED.value}
+                yield b"data: %b\n\n" % msgspec.json.encode(why)
+                return
+            yield chunk
+    finally:
+        if isinstance(body, AsyncGenerator):
+            await body.aclose()
 
 
 def _counts(http: HttpRequest, route: Route | None) -> bool:

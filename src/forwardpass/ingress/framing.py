@@ -345,10 +345,14 @@ class ChunkedBody:
         return end + 2, True
 
 
+def decoded_bytes_max(size: int, limits: HttpLimits) -> int:
+    """What a coded body of this size may be unpacked to."""
+    return min(limits.body_bytes_max, max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * size))
+
+
 def decode_content(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> bytes:
     """Undo gzip or deflate (zlib format), exactly one member. Raises Refused (bad_encoding, body_too_large)."""
-    ratio_bytes = max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * len(body))
-    bytes_max = min(limits.body_bytes_max, ratio_bytes)
+    bytes_max = decoded_bytes_max(len(body), limits)
     name = encoding.decode()
     inflate = zlib.decompressobj(wbits=31 if encoding == b"gzip" else 15)
     try:

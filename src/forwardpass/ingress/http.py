@@ -16,9 +16,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
 from forwardpass.ingress.framing import Head, answer_head, refusal_of
+from forwardpass.ingress.identity.credentials import subject_of
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
 from forwardpass.ingress.routes import Family
@@ -37,10 +39,17 @@ class HttpServer:
     """Serves ``respond`` and owns its connections and their tasks.
 
     ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
+    ``in_flight`` counts the bytes of requests, of this server or of several.
     """
 
     def __init__(
-        self, respond: Respond, family_of: FamilyOf, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None
+        self,
+        respond: Respond,
+        family_of: FamilyOf,
+        limits: HttpLimits,
+        clock: Clock,
+        tls: ssl.SSLContext | None = None,
+        in_flight: BytesInFlight | None = None,
     ) -> None:
         self.respond = respond
         self.family_of = family_of
@@ -49,6 +58,7 @@ class HttpServer:
         self.draining = False
         self.running = self.requests = self.cancelled = 0
         self.refused: Counter[Code] = Counter()
+        self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
         self.connections = OpenConnections(limits, clock)
         self.listeners = Listeners(lambda: _Connection(self), self.connections, limits, tls)
 
@@ -77,6 +87,7 @@ class _Connection(asyncio.Protocol):
         self._splitter = Splitter(server.limits)
         self._line: deque[tuple[Head, bytes, float] | Failure] = deque()  # a failure in it is its last entry
         self._line_bytes = 0
+        self._partial_bytes = 0  # of a body that is not whole; counted in flight, as the line is
         self._deaf = False  # input is discarded: after a refusal, or after what the client said is its last request
         self._held = False  # the line is full
         self._running = False
@@ -91,6 +102,7 @@ class _Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self._writer = AnswerWriter(self._transport, self._server.clock)
         self._peer = address_of(transport.get_extra_info("peername"))
+        self._subject = subject_of(transport.get_extra_info("peercert"))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
         refusal = self._server.connections.enter(self, self._task, self._peer)
@@ -100,6 +112,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
         self._task.cancel()
+        self._line.clear()
+        self._count_out()
         self._server.connections.leave(self, self._peer)
 
     def eof_received(self) -> bool:
@@ -128,21 +142,41 @@ class _Connection(asyncio.Protocol):
             while not self._deaf and not self._held:
                 request = self._splitter.take(now_s)
                 if request is None:
+                    self._count_in(self._splitter.body_bytes, self._splitter.announced_bytes)
                     break
                 head, body = request
+                self._count_in(len(body), 0)
+                self._partial_bytes = 0  # it is the line's now
                 self._deaf = not head.keep_alive
                 self._line_bytes += len(body)
                 self._put((head, body, now_s))
                 if len(self._line) >= self._limits.pipelined_max or self._line_bytes >= self._limits.body_bytes_max:
                     self._held = True
-        except Refused as refusal:
+        except Failure as refusal:
             self._refuse(refusal)
         if self._splitter.awaits_go_ahead and not self._running and not self._line:
             self._splitter.awaits_go_ahead = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def _count_in(self, here: int, coming: int) -> None:
+        """So much of a body is here now. Raises Failed where that, and what is still to come of it, has no room."""
+        more = here - self._partial_bytes
+        if more or coming:
+            in_flight = self._server.in_flight
+            in_flight.check(more + coming, here + coming)
+            in_flight.held += more
+            self._partial_bytes = here
+
+    def _count_out(self) -> None:
+        """Nothing that came is held any more, but what is being answered."""
+        self._server.in_flight.held -= self._partial_bytes + self._line_bytes
+        self._partial_bytes = self._line_bytes = 0
+
     def _refuse(self, refusal: Failure) -> None:
         self._deaf = True
+        self._splitter.drop_body()
+        self._server.in_flight.held -= self._partial_bytes
+        self._partial_bytes = 0
         self._put(refusal)
 
     def _put(self, entry: tuple[Head, bytes, float] | Failure) -> None:
@@ -181,9 +215,10 @@ class _Connection(asyncio.Protocol):
         """Have one request answered and write that; whether it was the connection's last."""
         server = self._server
         request = HttpRequest(
-            head.method, head.path, head.query, head.headers, body, received_s, self._peer, head.encoding
+            head.method, head.path, head.query, head.headers, body, received_s, self._peer, head.encoding, self._subject
         )
         self._running = True
+        size = len(body)  # the line's no more, counted until it is answered
         server.running += 1
         server.requests += 1
         try:
@@ -201,6 +236,7 @@ class _Connection(asyncio.Protocol):
         finally:
             self._running = False
             server.running -= 1
+            server.in_flight.held -= size + request.unpacked_bytes
 
     def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
         if not isinstance(error, Failure):

@@ -116,6 +116,13 @@ class KeptAnswers:
             self._bytes += kept.size
             self._drop()
 
+    def shrink(self) -> int:
+        """Drop the older half; returns how many those were."""
+        dropped = (len(self._kept) + 1) // 2
+        for name in list(self._kept)[:dropped]:
+            self._bytes -= self._kept.pop(name).size
+        return dropped
+
     def _drop(self) -> None:
         now_s = self._clock()
         while self._kept:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from forwardpass.admit.quotas import NOTHING, Admission
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
@@ -13,6 +14,7 @@ from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.edge import allow
 from forwardpass.pipeline.books import ended_by
+from forwardpass.pipeline.charge import most, used
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
@@ -24,17 +26,19 @@ Encoded = TypeVar("Encoded")
 class Inference:
     """``outside`` counts the ends of requests that reached no pipeline: "ok" or an error code.
 
-    ``starting``: not all that is to be served is known yet.
+    ``starting``: not all that is to be served is known yet. ``refuse_work`` raises while no request is taken in.
     """
 
     def __init__(
-        self, handle: Handle, clock: Clock, pipeline_default: str = "", starting: Callable[[], bool] = lambda: False
+        self, handle: Handle, clock: Clock, pipeline_default: str = "", starting: Callable[[], bool] = lambda: False,
+        refuse_work: Callable[[], None] = lambda: None,
     ) -> None:
         self.handle = handle
         self.outside: Counter[str] = Counter()
         self._clock = clock
         self._pipeline_default = pipeline_default
         self._starting = starting
+        self._refuse_work = refuse_work
 
     async def run(
         self,
@@ -43,17 +47,23 @@ class Inference:
         decode: Callable[[Variant], Request],
         encode: Callable[[Answer, Request], Encoded],
         caller: Caller = ANONYMOUS,
+        admission: Admission | None = None,
     ) -> Encoded:
         """The encoded answer of a request; ``work`` is how many bytes there are to decode, or count as. Raises the Failure that ended it."""
         try:
+            self._refuse_work()
             variant = self.route(target, caller)
             allow(caller, "infer", variant.version.pipeline)
+            if admission is not None:
+                await admission.enter(variant.version.pipeline)
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
         except Failure as failure:
             self.count(failure)
             raise
 
         async def tell(answer: Answer, request: Request) -> Encoded:
+            if admission is not None:
+                admission.settle(used(answer))
             try:
                 return await off_loop(work_of(answer), encode, answer, request)
             except BaseException:
@@ -63,7 +73,13 @@ class Inference:
 
         try:
             request = await self._decoded(variant, work, decode)
+            if admission is not None and admission.charges:
+                await self._charge(admission, variant, request)
             return await self.handle.told(variant, request, tell)
+        except Failure:
+            if admission is not None:
+                admission.settle(NOTHING)  # unless its answer was: what could not be told was worked out all the same
+            raise
         finally:
             variant.exit()
 
@@ -71,13 +87,17 @@ class Inference:
         """Raises Refused forbidden for a caller that may not ask it, pipeline_not_found, version_not_found;
         Failed not_ready, also for what may still come."""
         try:
-            pipeline = target.pipeline or self._only(target.tasks)
+            pipeline = target.pipeline or self._only(target.tasks, caller)
             allow(caller, "read", pipeline)  # what a route asks for beyond that, the edge has seen to
             return self.handle.route(pipeline, target.number)
         except Refused:
             if self._starting():
                 raise Failed(Code.NOT_READY, "pipelines are being loaded", retry_after_s=1.0) from None
             raise
+
+    def visible(self, caller: Caller) -> list[Variant]:
+        """The versions that are loaded, and that the caller may know of."""
+        return [each for each in self.handle.routes.variants() if caller.may("read", each.version.pipeline)]
 
     def count(self, error: BaseException) -> None:
         """A request ended before any pipeline knew of it."""
@@ -92,18 +112,27 @@ class Inference:
         request.timeline.decoded = self._clock()
         return request
 
-    def _only(self, tasks: Sequence[TaskKind]) -> str:
-        """The pipeline for requests that name none: the one of the settings, or the only one there is.
+    async def _charge(self, admission: Admission, variant: Variant, request: Request) -> None:
+        try:
+            await admission.charge(most(variant.version.definition, variant.signature, request))
+        except BaseException as error:
+            self.count(error)
+            raise
+
+    def _only(self, tasks: Sequence[TaskKind], caller: Caller) -> str:
+        """The pipeline for requests that name none: the one of the settings, or the only one that the caller may ask.
 
         With ``tasks`` only those count that have one of them, and the first task that any has decides. What a pipeline
         does is said by the version that answers; one without such a version, as while it loads, may do anything.
         """
         routes, default = self.handle.routes, self._pipeline_default
+        default = default if default and caller.may("read", default) else ""
         kinds = {
             variant.version.pipeline: variant.signature.task.kind if variant.signature.task is not None else None
             for variant in routes.current()
+            if caller.may("read", variant.version.pipeline)
         }
-        away = {variant.version.pipeline for variant in routes.variants()} - kinds.keys()
+        away = {variant.version.pipeline for variant in self.visible(caller)} - kinds.keys()
         if default and (not tasks or default not in kinds or kinds[default] in tasks):
             return default  # where it is not served now, who is asked for it says why
         if self._starting():  # who is the only one, or the first with a task, is not known yet

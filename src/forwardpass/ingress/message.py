@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from forwardpass.admit.quotas import Admission
 from forwardpass.core.errors import Code
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -22,6 +23,14 @@ class HttpRequest(msgspec.Struct):
     peer: str = ""  # its address, as ``connections.address_of`` tells them apart
     encoding: bytes = b""  # that ``body`` still has: gzip or deflate
     subject: str = ""  # of the client's certificate, where one was shown and verified
+    admission: Admission | None = None  # what it has taken of quotas, where there are any
+
+    def leave(self) -> None:
+        """It has been answered, or given up: it counts no more as one that runs."""
+        if self.admission is not None:
+            self.admission.leave()
+
+    unpacked_bytes: int = 0  # that are counted in flight, besides the body as it came
 
 
 class HttpAnswer(msgspec.Struct):
@@ -43,6 +52,7 @@ class HttpLimits:
     url_bytes_max: int = 8 * 1024
     header_time_s: float = 5.0
     body_bytes_max: int = 64 * 1024 * 1024
+    bytes_in_flight_max: int = 256 * 1024 * 1024  # of all connections
     body_grace_s: float = 10.0
     body_rate_min: int = 1024  # bytes a second, after the grace
     idle_time_s: float = 60.0

@@ -83,6 +83,22 @@ class Splitter:
     def unread_bytes(self) -> int:
         return len(self._buffer) - self._position
 
+    @property
+    def body_bytes(self) -> int:
+        """What is here of a body that is not whole."""
+        return 0 if self._body is None else len(self._body.data)
+
+    @property
+    def announced_bytes(self) -> int:
+        """What is still to come of that body, where its head says so."""
+        head = self._head
+        return 0 if head is None or head.length is None else head.length - self.body_bytes
+
+    def drop_body(self) -> None:
+        """Hold no more of a message that will not be read on."""
+        if self._body is not None:
+            self._body.data = bytearray()
+
     def cut_short(self) -> Refused:
         """What to say when the client ends its side in the middle of a message."""
         code = Code.BAD_REQUEST if self._head is None else Code.INCOMPLETE_BODY

@@ -16,12 +16,15 @@ log = logging.getLogger("forwardpass.ingress")
 class Certificates:
     """``context`` is for a listener of one protocol (as ALPN names it): each handshake gets the newest pair that works.
 
-    No connection, no look: the files are looked at when one comes, at most every CHECK_S, and by ``renew``.
+    No connection, no look: the files are looked at when one comes, at most every CHECK_S, and by ``renew``. Clients
+    may show a certificate that ``client_ca`` issued; with another one there is no handshake.
     """
 
-    def __init__(self, certificate: str, key: str, clock: Clock, protocol: str = "http/1.1") -> None:
-        """Raises Misconfigured settings_invalid when the pair cannot be used."""
-        self._files = (certificate, key)
+    def __init__(
+        self, certificate: str, key: str, clock: Clock, protocol: str = "http/1.1", client_ca: str = ""
+    ) -> None:
+        """Raises Misconfigured settings_invalid when the files cannot be used."""
+        self._files = (certificate, key, client_ca) if client_ca else (certificate, key)
         self._clock = clock
         self._protocol = protocol
         self._seen = self._look()
@@ -29,9 +32,8 @@ class Certificates:
         try:
             self.context, self._newest = self._read(), self._read()
         except (OSError, ValueError) as error:
-            problem = Problem(
-                "settings", "data.tls_certificate", f"cannot be used: {error}", "a PEM certificate and its key"
-            )
+            keys = "data.tls_certificate" + (", auth.client_ca" if client_ca else "")
+            problem = Problem("settings", keys, f"cannot be used: {error}", "a PEM certificate and its key")
             raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
         self.context.sni_callback = self._choose
 
@@ -70,5 +72,9 @@ class Certificates:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols([self._protocol])
-        context.load_cert_chain(*self._files, password="")  # a key with a passphrase is refused, not asked for
+        certificate, key, *authorities = self._files
+        for authority in authorities:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.load_verify_locations(authority)
+        context.load_cert_chain(certificate, key, password="")  # a key with a passphrase is refused, not asked for
         return context

@@ -4,14 +4,18 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Thread
+from types import TracebackType
 from typing import Any
 
 from forwardpass.core.clock import Clock, iso8601, monotonic_s, wall_s
 from forwardpass.observe.receipts import Record
+from forwardpass.observe.redaction import Redaction
 
 LINES_MAX = 10_000  # that wait for whoever reads standard error
 WRITE_LINES_MAX = 100  # at one time
@@ -20,6 +24,8 @@ UNCODED_MAX = 200  # the same for lines without an error code: what a worker pri
 FLUSH_TIME_S = 1.0
 LINE_BYTES_MAX = 8192
 VALUE_CHARACTERS_MAX = 2000
+TRACE_CHARACTERS_MAX = 8000  # of which what is shown are the last
+_log = logging.getLogger("forwardpass.observe")
 _requests = logging.getLogger("forwardpass.requests")
 
 
@@ -44,7 +50,10 @@ class LogChoice:
 class JsonLines(logging.Formatter):
     """``extra={"event": {...}}`` becomes the line's fields; anything that cannot be JSON becomes its repr."""
 
-    iso = False
+    def __init__(self, redaction: Redaction | None = None) -> None:
+        super().__init__()
+        self.iso = False
+        self._redaction = Redaction() if redaction is None else redaction
 
     def format(self, record: logging.LogRecord) -> str:
         now_s = wall_s()
@@ -52,14 +61,17 @@ class JsonLines(logging.Formatter):
             "at": iso8601(now_s) if self.iso else round(now_s, 3),
             "level": record.levelname.lower(),
             "part": record.name,
-            "text": record.getMessage()[:VALUE_CHARACTERS_MAX],
+            "text": self._redaction.text(record.getMessage())[:VALUE_CHARACTERS_MAX],
         }
         for name, value in getattr(record, "event", {}).items():
             fields[name] = (
-                value if isinstance(value, (int, float, bool, type(None))) else str(value)[:VALUE_CHARACTERS_MAX]
+                value
+                if isinstance(value, (int, float, bool, type(None)))
+                else str(self._redaction.field(name, _searchable(value)))[:VALUE_CHARACTERS_MAX]
             )
         if record.exc_info:
-            fields["trace"] = self.formatException(record.exc_info)[-VALUE_CHARACTERS_MAX:]
+            trace = self.formatException(record.exc_info)[-TRACE_CHARACTERS_MAX:]
+            fields["trace"] = self._redaction.text(trace)[-VALUE_CHARACTERS_MAX:]
         line = json.dumps(fields)
         if len(line) > LINE_BYTES_MAX:  # escapes can make six characters of one
             line = json.dumps(
@@ -75,13 +87,27 @@ class JsonLines(logging.Formatter):
 class TextLines(logging.Formatter):
     """The same for people at a terminal, who see the time if they ask for it."""
 
-    iso = False
+    def __init__(self, redaction: Redaction | None = None) -> None:
+        super().__init__()
+        self.iso = False
+        self._redaction = Redaction() if redaction is None else redaction
 
     def format(self, record: logging.LogRecord) -> str:
-        event = " ".join(f"{name}={value!s:.200}" for name, value in getattr(record, "event", {}).items())
-        text = f"{record.levelname.lower():7} {record.getMessage()} {event}".rstrip()
+        told = {
+            name: self._redaction.field(name, _searchable(value))
+            for name, value in getattr(record, "event", {}).items()
+        }
+        event = " ".join(f"{name}={value!s:.200}" for name, value in told.items())
+        text = f"{record.levelname.lower():7} {self._redaction.text(record.getMessage())} {event}".rstrip()
         text = f"{iso8601(wall_s())} {text}" if self.iso else text
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if record.exc_info:
+            text += f"\n{self._redaction.text(self.formatException(record.exc_info)[-TRACE_CHARACTERS_MAX:])}"
+        return text
+
+
+def _searchable(value: object) -> object:
+    """Numbers as they are, all else as the text it is told as: secrets within it are found there."""
+    return value if isinstance(value, (int, float, bool, type(None))) else str(value)
 
 
 class Sink(logging.Handler):
@@ -173,15 +199,28 @@ def _write_whole(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def start(kind: str) -> None:
-    """Send the product's events to standard error as ``json`` or ``text``."""
+def start(kind: str, secrets: Iterable[str] = ()) -> None:
+    """Send the product's events to standard error as ``json`` or ``text``, without ``secrets``.
+
+    What libraries have to say comes the same way from warnings on, and so do exceptions that nobody caught.
+    """
     logging.raiseExceptions = False
     sink = Sink(sys.stderr.fileno())
-    sink.setFormatter(JsonLines() if kind == "json" else TextLines())
-    logger = logging.getLogger("forwardpass")
-    logger.handlers = [sink]
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    redaction = Redaction(secrets)
+    sink.setFormatter(JsonLines(redaction) if kind == "json" else TextLines(redaction))
+    for name, level in (("forwardpass", logging.INFO), (None, logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers = [sink]
+        logger.setLevel(level)
+    logging.getLogger("forwardpass").propagate = False
+    logging.captureWarnings(True)
+    threading.excepthook = lambda died: _uncaught(died.exc_type, died.exc_value, died.exc_traceback)
+    sys.excepthook = _uncaught
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if error is not None and not issubclass(kind, SystemExit | KeyboardInterrupt):
+        _log.error("ended by a defect", exc_info=(kind, error, trace))
 
 
 def chosen() -> LogChoice:
@@ -203,6 +242,7 @@ def request_ended(record: Record) -> None:
     if _requests.isEnabledFor(logging.DEBUG):
         times_us = {f"{stage}_us": taken_us for stage, taken_us in record.timeline.stages_us().items()}
         event = {"request": record.id, "pipeline": record.version.pipeline, "version": record.version.number}
+        event |= {"tenant": record.tenant, "key": record.key} if record.key else {}
         event |= {"outcome": record.outcome, "rows": record.rows, **times_us}
         _requests.debug("request ended", extra={"event": event})
 

@@ -18,6 +18,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_other_requests_total": (
         "counter", "Requests that reached no pipeline (health, metadata, no route, not readable, replayed), by how they ended.",
     ),
+    "forwardpass_admin_requests_total": ("counter", "Requests of the admin plane, by how they ended."),
     "forwardpass_http_requests_total": ("counter", "Requests of the data plane that were begun to be answered."),
     "forwardpass_http_cancelled_total": ("counter", "Of these, given up because the client went away."),
     "forwardpass_http_refused_total": ("counter", "What HTTP itself refused, by error code."),
@@ -28,6 +29,12 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_requests_running": ("gauge", "Requests between being routed and being answered."),
     "forwardpass_sequences": ("gauge", "Sequences that go on: begun, and neither ended, lost nor idle for too long."),
     "forwardpass_worker_deaths_total": ("counter", "Worker processes that ended unasked."),
+    "forwardpass_overdue_total": (
+        "counter", "Items begun though their deadline had passed or their caller had left before: none ever should be.",
+    ),
+    "forwardpass_loop_blocked_total": ("counter", "Times that the front stood still for more than a second."),
+    "forwardpass_loop_blocked_seconds_total": ("counter", "How long it did together."),
+    "forwardpass_memory_pressure": ("gauge", "0 calm, 1 kept answers go, 2 new requests are refused, 3 loads are too."),
     "forwardpass_ready": ("gauge", "1 when the version answers."),
     "forwardpass_connections": ("gauge", "Open connections of the data plane."),
     "forwardpass_resident_bytes": ("gauge", "Resident memory of the front."),

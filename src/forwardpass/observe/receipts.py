@@ -9,14 +9,17 @@ from typing import Any
 
 import msgspec
 
+from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.pipeline import Version
 from forwardpass.core.request import Note
 from forwardpass.core.timeline import BatchReport, Timeline
+from forwardpass.observe.redaction import Redaction
 
 KEPT_MAX = 10_000
 NOTES_MAX = 20  # of one request; the rest is counted
 NOTE_CHARACTERS_MAX = 500  # of one note's values as text; larger ones are left out
 BATCHES_MAX = 100  # of one request; the rest is counted
+_redaction = Redaction()
 
 
 class Record(msgspec.Struct):
@@ -38,6 +41,9 @@ class Record(msgspec.Struct):
     batches_left_out: int = 0
     tokens: int = 0  # that tokenizers made of the rows that succeeded
     trace: str = ""  # id of the caller's trace
+    cost: float = 0.0  # in the units of the pipeline's price
+    tenant: str = ANONYMOUS.tenant
+    key: str = ""  # id of what the caller was known by
 
     def __post_init__(self) -> None:
         if len(self.notes) > NOTES_MAX:
@@ -61,11 +67,14 @@ def receipt(record: Record) -> dict[str, Any]:
         "pipeline": record.version.pipeline,
         "version": record.version.number,
         "digest": record.version.digest,
+        **({"signers": list(record.version.signers)} if record.version.signers else {}),
         **({"trace": record.trace} if record.trace else {}),
+        **({"tenant": record.tenant, "key": record.key} if record.key else {}),
         "outcome": record.outcome,
         "rows": record.rows,
         "rows_failed": record.rows_failed,
         **({"tokens": record.tokens} if record.tokens else {}),
+        "cost": record.cost,
         "timings_us": record.timeline.stages_us(),
         "batches": [
             {
@@ -78,7 +87,7 @@ def receipt(record: Record) -> dict[str, Any]:
             for batch in record.batches
         ],
         **({"batches_left_out": record.batches_left_out} if record.batches_left_out else {}),
-        "notes": [{"row": note.row, "name": note.name, **note.value} for note in record.notes],
+        "notes": [{"row": note.row, "name": note.name, **_redaction.value(note.value)} for note in record.notes],
         **({"notes_left_out": record.notes_left_out} if record.notes_left_out else {}),
         "repeatable": not record.repeatable,
         **({"repeatable_reason": record.repeatable} if record.repeatable else {}),
@@ -97,5 +106,14 @@ class Receipts:
         if len(self._records) > self._kept_max:
             self._records.popitem(last=False)
 
-    def find(self, id: str) -> Record | None:
-        return self._records.get(id)
+    def shrink(self) -> int:
+        """Drop the older half; returns how many those were."""
+        dropped = (len(self._records) + 1) // 2
+        for _ in range(dropped):
+            self._records.popitem(last=False)
+        return dropped
+
+    def find(self, id: str, caller: Caller = ANONYMOUS) -> Record | None:
+        """None for one of another tenant too, but to an administrator."""
+        record = self._records.get(id)
+        return record if record is not None and (record.tenant == caller.tenant or caller.may("admin")) else None

@@ -8,11 +8,12 @@ from typing import Any, Self
 
 from forwardpass.batching.ticket import Part
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failure
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.core.request import Request
 from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.pipeline.charge import ours, price_of
 from forwardpass.rollout.variant import Variant
 
 OK = "ok"
@@ -59,6 +60,8 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         record = self._record(self._outcome() if error is None else ended_by(error))
+        if isinstance(error, Failed):
+            record.cost = 0.0
         self._books.receipts.keep(record)
         self._books.metrics.observe(record)
         self._variant.answered.observe(record)
@@ -88,4 +91,15 @@ class Entry:
             outcome,
             tokens=sum([part.tokens for part in parts]),
             trace=request.trace.id if request.trace is not None else "",
+            tenant=request.tenant,
+            key=request.caller.id,
+            cost=self._cost(),
         )
+
+    def _cost(self) -> float:
+        """By the price of the pipeline, of the rows that did not fail by our fault; nothing if there is none."""
+        parts = self.parts
+        rows = sum([part.rows + len(part.failures) - ours(part.failures.values()) for part in parts])
+        if not rows:
+            return 0.0
+        return price_of(self._variant.version.definition.price, rows, sum([part.tokens for part in parts]))

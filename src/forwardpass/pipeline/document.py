@@ -18,6 +18,7 @@ from forwardpass.core.pipeline import (
     InputType,
     Padding,
     Pipeline,
+    Price,
     Queue,
     Rule,
     Sequences,
@@ -26,6 +27,7 @@ from forwardpass.core.pipeline import (
     Workers,
 )
 from forwardpass.core.tensor import DATATYPES, RANK_MAX
+from forwardpass.pipeline.price_section import PRICE
 from forwardpass.pipeline.task_section import TASK
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.pipeline.toml_values import (
@@ -76,6 +78,7 @@ def _plain_form(value: Any) -> Any:
             | Sequences()
             | Task()
             | Workers()
+            | Price()
             | Golden()
         ):
             form = {}
@@ -235,6 +238,7 @@ _PIPELINE = table(
         "workers": _WORKERS,
         "sequence": _SEQUENCES,
         "task": TASK,
+        "price": PRICE,
         "golden": list_of(_GOLDEN, count_max=1000),
         "files": by_name(digest, count_max=10_000),
     },

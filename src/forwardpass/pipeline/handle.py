@@ -92,7 +92,7 @@ class Handle:
             raise
         finally:
             if answer is None:
-                variant.queue.discard(items)
+                variant.forget(items)
             if visit is not None:
                 request.begun = variant.sequences.leave(visit, answered=answer is not None)
 

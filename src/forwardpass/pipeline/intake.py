@@ -7,13 +7,13 @@ one name, and must be the same before and after it was copied. A folder that is 
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
 from forwardpass.core import clock
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
-from forwardpass.pipeline import onnx_file
+from forwardpass.pipeline import onnx_file, signatures
 from forwardpass.pipeline.files import (
     identity,
     kind_problem,
@@ -62,6 +62,7 @@ class Look:
     hidden: dict[str, Identity] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # name -> why it is not taken in
     has_manifest: bool = False
+    is_signed: bool = field(default=False, compare=False)  # a signature does not change what was signed
 
     def newest_s(self) -> float:
         return max((changed / 1e9 for *_, changed in [*self.files.values(), *self.hidden.values()]), default=0.0)
@@ -78,6 +79,8 @@ class Look:
             self.refused[name] = "the name of a copy in progress or an editor's draft"
         elif name == MANIFEST:
             self.has_manifest = True
+        elif name == signatures.FILE_NAME:
+            self.is_signed = True
         else:
             self.files[name] = identity(status)
 
@@ -88,6 +91,7 @@ class Source:
     def __init__(self, folder: Path, model_file: str = "") -> None:
         self.folder = folder
         self.wanted: set[str] = {model_file} if model_file else set()  # empty = everything
+        self.signature_file = model_file + signatures.SUFFIX if model_file else signatures.FILE_NAME
         self._descriptor = open_folder(folder)
 
     def __enter__(self) -> "Source":
@@ -161,6 +165,20 @@ class Source:
     def manifest(self) -> Manifest:
         """The manifest that came with the source."""
         return decode(read_bytes(self._descriptor, MANIFEST, MANIFEST_BYTES_MAX), str(self.folder / MANIFEST))
+
+    def signatures(self) -> tuple[signatures.Signature, ...]:
+        """What lies beside the source, none of it checked. Raises Misconfigured not_signed for what is no such file."""
+        file = str(self.folder / self.signature_file)
+        try:
+            os.stat(self.signature_file, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return ()
+        try:
+            data = read_bytes(self._descriptor, self.signature_file, signatures.SIGNATURE_BYTES_MAX)
+        except Misconfigured as failure:
+            problems = tuple(replace(problem, file=file) for problem in failure.problems)
+            raise Misconfigured(Code.NOT_SIGNED, problems, detail=failure.detail) from None
+        return signatures.decode(data, file)
 
     def _walk(self, look: Look) -> None:
         pending: list[tuple[str, ...]] = [()]

@@ -22,6 +22,7 @@ from forwardpass.pipeline.files import name_problem, sync_folder, write_file
 from forwardpass.pipeline.golden_files import resolved
 from forwardpass.pipeline.intake import Patience, Source, references, refusals, verify
 from forwardpass.pipeline.rules import has_own_code
+from forwardpass.pipeline.signatures import NOBODY, Signature, Signers, Statement
 from forwardpass.pipeline.trust import Trust, not_trusted
 from forwardpass.steps.protocol import StepKind
 
@@ -92,21 +93,39 @@ def scan(root: Path) -> Scan:
 
 
 def take_in(
-    found: Found, store: Path, *, kinds: Mapping[str, StepKind], trusted: Trust, patience: Patience | None = None
+    found: Found,
+    store: Path,
+    *,
+    kinds: Mapping[str, StepKind],
+    trusted: Trust,
+    signers: Signers = NOBODY,
+    patience: Patience | None = None,
 ) -> Version:
     """Copy a version to the store and check all of it. Raises Misconfigured; nothing is left behind then.
 
     The same files give the same digest and so the same folder, which is hashed again before it is used again.
+    With ``signers``, one of them must have signed exactly these files under this name and number.
     """
     with _drafted(found, store, patience or Patience()) as (draft, entries):
-        pipeline = _definition(draft, entries, found.source, kinds)
         digest = manifest.digest_of(entries)
+        signed_by: tuple[str, ...] = ()
+        if signers.keys:
+            statement = Statement(found.pipeline, found.number, digest)
+            signed_by = signers.verify(found.source, statement, signatures_of(found))
+        pipeline = _definition(draft, entries, found.source, kinds)
         if has_own_code(pipeline) and digest not in trusted:
             raise not_trusted(found.source, digest)
         folder = store / digest
         if not _moved(draft, entries, folder):
             verify(folder, digest)
-    return Version(found.pipeline, found.number, digest, str(folder), resolved(pipeline, folder), digest in trusted)
+    understood = resolved(pipeline, folder)
+    return Version(found.pipeline, found.number, digest, str(folder), understood, digest in trusted, signed_by)
+
+
+def signatures_of(found: Found) -> tuple[Signature, ...]:
+    """What lies beside a version, none of it checked. Raises Misconfigured not_signed for what is no such file."""
+    with Source(found.folder, found.model_file) as source:
+        return source.signatures()
 
 
 def digest_of(found: Found, store: Path, *, patience: Patience | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Input, Pipeline, Rule, Step
-from forwardpass.pipeline import golden_files, task_section
+from forwardpass.pipeline import golden_files, price_section, task_section
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
@@ -55,6 +55,7 @@ def findings(
     yield from _padding(pipeline)
     yield from _sequence(pipeline, kinds)
     yield from task_section.findings(pipeline, folder)
+    yield from price_section.findings(pipeline, document)
     yield from _golden(pipeline)
     yield from golden_files.problems(pipeline, folder)
     for name in pipeline.files:

@@ -34,6 +34,10 @@ class Routes:
         else:
             self._current.pop(pipeline, None)
 
+    def serves(self, pipeline: str) -> bool:
+        """Whether any version of it is known."""
+        return pipeline in self._variants
+
     def find(self, pipeline: str, number: int | None) -> Variant:
         """Raises Refused pipeline_not_found, version_not_found; Failed not_ready while it loads or drains."""
         if number is None:

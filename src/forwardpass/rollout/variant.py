@@ -1,7 +1,7 @@
 """One version as the target of traffic: its queue, its batcher, its workers, from load to unload."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import SequenceTable
+from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock, wall_s
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Signature, Version
@@ -128,6 +129,13 @@ class Variant:
             raise Failed(Code.NOT_READY, "the version was unloaded", retry_after_s=1.0)
         self.running += 1
         self._idle.clear()
+
+    def forget(self, items: Sequence[Item]) -> None:
+        """Nobody waits for these any more: what has not begun of them is not run."""
+        self.queue.discard(items)
+        if any(item.taken for item in items):
+            for worker in self.workers:
+                worker.forget(items)
 
     def exit(self) -> None:
         """A request has ended."""

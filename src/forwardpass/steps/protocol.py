@@ -5,7 +5,7 @@ be done is failed with ``batch.fail(row, why)`` and the others go on; the runner
 step, so the model never sees them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -114,6 +114,15 @@ class Batch:
             self.failures.setdefault(self.origin[row], failure)
         lost = {self.origin[row] for row in self.failing}
         self.failing = {}
+        self._remove(lost)
+
+    def leave_out(self, places: Collection[int], failure: Failure) -> None:
+        """Fail the rows that were at these first places, with all their elements, at once; called by the runner."""
+        for place in places:
+            self.failures.setdefault(place, failure)
+        self._remove(places)
+
+    def _remove(self, lost: Collection[int]) -> None:
         levels: list[Level | Batch] = [*self.outer, self]
         stay = [np.array([origin not in lost for origin in level.origin], dtype=np.bool_) for level in levels]
         for level, own, inner in zip(self.outer, stay, stay[1:], strict=False):

@@ -49,8 +49,7 @@ class Description:
         return v2_metadata.server_metadata(self.product_version, self.extensions)
 
     async def _models(self, call: Call) -> HttpAnswer:
-        variants = self.inference.handle.routes.variants()
-        return v2_metadata.models(sorted({variant.version.pipeline for variant in variants}))
+        return v2_metadata.models(sorted({each.version.pipeline for each in self.inference.visible(call.caller)}))
 
     async def _model_metadata(self, call: Call) -> HttpAnswer:
         variant = self._variant(call)
@@ -74,7 +73,7 @@ class Description:
         return HttpAnswer(200, orjson.dumps(batches_report(self._variant(call))))
 
     def _variant(self, call: Call) -> Variant:
-        return self.inference.route(by_path(call))
+        return self.inference.route(by_path(call), call.caller)
 
 
 def batches_report(variant: Variant) -> dict[str, object]:

@@ -25,13 +25,13 @@ class Models:
 
     async def _models(self, call: Call) -> HttpAnswer:
         routes = self.inference.handle.routes
-        names = sorted({variant.version.pipeline for variant in routes.variants() if variant.ready})
+        names = sorted({each.version.pipeline for each in self.inference.visible(call.caller) if each.ready})
         data = [_model(routes.find(name, None), name) for name in names]
         return HttpAnswer(200, orjson.dumps({"object": "list", "data": data, "models": names}))
 
     async def _model(self, call: Call) -> HttpAnswer:
         target = target_of(call.match.values["model"])
-        variant = self.inference.route(target)
+        variant = self.inference.route(target, call.caller)
         name = target.pipeline if target.number is None else f"{target.pipeline}:{target.number}"
         return HttpAnswer(200, orjson.dumps(_model(variant, name)))
 

@@ -17,19 +17,32 @@ from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.variant import Variant
 
 
+DOCUMENTS_MAX = 16
+"""Kept: one for each set of pipelines that callers may ask."""
+
+
 class Documentation:
-    """Of the data plane's routes over HTTP; those that need a setting which is not ``enabled`` are left out."""
+    """Of the data plane's routes over HTTP; those that need a setting which is not ``enabled`` are left out.
+
+    Each caller is told of the pipelines that it may ask. ``secured``: callers say who they are.
+    """
 
     def __init__(
-        self, inference: Inference, routes: Sequence[Route], enabled: frozenset[str], product_version: str
+        self,
+        inference: Inference,
+        routes: Sequence[Route],
+        enabled: frozenset[str],
+        product_version: str,
+        *,
+        secured: bool = False,
     ) -> None:
         self._inference = inference
         self._routes = [route for route in routes if not route.needs or route.needs in enabled]
         self._product_version = product_version
         self._files = page.read()
         self._making = asyncio.Lock()
-        self._made_of: list[tuple[str, int, str]] | None = None
-        self._document = b""
+        self._secured = secured
+        self._documents: dict[tuple[tuple[str, int, str], ...], bytes] = {}  # by the versions that they describe
 
     def endpoints(self) -> dict[str, Endpoint]:
         """By the names of the route table."""
@@ -37,12 +50,14 @@ class Documentation:
 
     async def _openapi(self, call: Call) -> HttpAnswer:
         async with self._making:
-            ready = [each for each in self._inference.handle.routes.variants() if each.stage is Stage.READY]
-            versions = [(each.version.pipeline, each.version.number, each.version.digest) for each in ready]
-            if versions != self._made_of:
-                self._document = await asyncio.to_thread(self._made, _served(ready))
-                self._made_of = versions
-            return HttpAnswer(200, self._document, headers=[(b"Cache-Control", b"no-cache")])
+            ready = [each for each in self._inference.visible(call.caller) if each.stage is Stage.READY]
+            versions = tuple((each.version.pipeline, each.version.number, each.version.digest) for each in ready)
+            document = self._documents.get(versions)
+            if document is None:
+                document = self._documents[versions] = await asyncio.to_thread(self._made, _served(ready))
+                if len(self._documents) > DOCUMENTS_MAX:
+                    del self._documents[next(iter(self._documents))]
+            return HttpAnswer(200, document, headers=[(b"Cache-Control", b"no-cache")])
 
     async def _page(self, call: Call) -> HttpAnswer:
         return HttpAnswer(200, self._files[page.PAGE], b"text/html; charset=utf-8", list(page.HEADERS))
@@ -54,7 +69,7 @@ class Documentation:
         return HttpAnswer(200, self._files[name], page.ASSETS[name], list(page.HEADERS))
 
     def _made(self, served: Sequence[Served]) -> bytes:
-        return orjson.dumps(document(self._routes, served, self._product_version))
+        return orjson.dumps(document(self._routes, served, self._product_version, secured=self._secured))
 
 
 def _served(variants: Sequence[Variant]) -> list[Served]:

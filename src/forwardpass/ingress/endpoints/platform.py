@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from forwardpass.core.caller import Caller
 from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.ingress import strict_json
 from forwardpass.ingress.dialect import Call, Endpoint
@@ -48,15 +49,15 @@ class Platform:
         return HttpAnswer(200, b'{"status":"alive"}')
 
     async def _models(self, call: Call) -> HttpAnswer:
-        return HttpAnswer(200, orjson.dumps({"models": [_described(name) for name in self._loaded()]}))
+        return HttpAnswer(200, orjson.dumps({"models": [_described(name) for name in self._loaded(call.caller)]}))
 
     async def _model(self, call: Call) -> HttpAnswer:
-        if call.match.pipeline not in self._loaded():
+        if call.match.pipeline not in self._loaded(call.caller):
             raise _not_loaded()
         return HttpAnswer(200, orjson.dumps(_described(call.match.pipeline)))
 
-    def _loaded(self) -> list[str]:
-        return sorted({variant.version.pipeline for variant in self.inference.handle.routes.variants()})
+    def _loaded(self, caller: Caller) -> list[str]:
+        return sorted({variant.version.pipeline for variant in self.inference.visible(caller)})
 
 
 @dataclass(frozen=True, slots=True)

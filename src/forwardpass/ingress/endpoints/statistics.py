@@ -26,14 +26,14 @@ class Statistics:
         return HttpAnswer(200, orjson.dumps({"model_stats": [statistics(variant) for variant in self._asked(call)]}))
 
     async def _model_config(self, call: Call) -> HttpAnswer:
-        variant = self.inference.route(by_path(call))
+        variant = self.inference.route(by_path(call), call.caller)
         numbers = self.inference.handle.routes.numbers(variant.version.pipeline)
         return HttpAnswer(200, orjson.dumps(model_config(variant, numbers)))
 
     def _asked(self, call: Call) -> list[Variant]:
         """The version of the path, all versions of its pipeline, or all there are. Raises Failure for what is none."""
         pipeline, number = call.match.pipeline, call.match.number
-        loaded = [variant for variant in self.inference.handle.routes.variants() if variant.loaded is not None]
+        loaded = [variant for variant in self.inference.visible(call.caller) if variant.loaded is not None]
         if not pipeline:
             return loaded
         asked = [
@@ -41,4 +41,4 @@ class Statistics:
             for variant in loaded
             if variant.version.pipeline == pipeline and number in (None, variant.version.number)
         ]
-        return asked or [self.inference.route(by_path(call))]
+        return asked or [self.inference.route(by_path(call), call.caller)]

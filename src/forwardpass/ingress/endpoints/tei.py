@@ -24,7 +24,7 @@ class TeiDescription:
 
     async def _info(self, call: Call) -> HttpAnswer:
         """What has no meaning here is left out."""
-        variant = self.inference.route(Target("", None, ("embed", "rank", "classify")))
+        variant = self.inference.route(Target("", None, ("embed", "rank", "classify")), call.caller)
         version, definition = variant.version, variant.version.definition
         body = {
             "model_id": version.pipeline,

@@ -18,6 +18,7 @@ from forwardpass.ingress.grpc.plane import STREAM, Body, GrpcCall, GrpcPlane
 from forwardpass.ingress.grpc.reply import Reply
 from forwardpass.ingress.grpc.splitter import Message, Splitter
 from forwardpass.ingress.grpc.stream import StreamAnswers
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpLimits
 
 INLINE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread
@@ -38,6 +39,7 @@ class Listener(Protocol):
     running: int
     requests: int
     cancelled: int
+    in_flight: BytesInFlight
     unpacking: asyncio.Semaphore  # large messages that are unpacked at the same time
 
 
@@ -84,6 +86,8 @@ class OpenCall:
             if ended and self._splitter.partial_bytes:
                 raise Refused(Code.INCOMPLETE_BODY, "the call ends inside a message")
             self._check_held(0)
+            coming = self._splitter.announced_bytes
+            self._listener.in_flight.check(coming, self._held + coming)
             if self._answers is None:
                 self._take_one()
         except Failure as failure:
@@ -128,6 +132,7 @@ class OpenCall:
         if not self._closed:
             self._held += size
             self._connection.held_bytes += size
+            self._listener.in_flight.held += size
 
     def full(self) -> bool:
         """Whether a request should wait until another one of its stream is answered."""
@@ -137,6 +142,8 @@ class OpenCall:
         if self._connection.held_bytes + more > HELD_BODIES_MAX * self._body_bytes:
             text = "the calls of this connection that are not answered hold too many bytes"
             raise Failed(Code.QUEUE_BYTES_FULL, text, retry_after_s=1.0)
+        if more:
+            self._listener.in_flight.check(more, self._held + more)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """The task that answers, counted once, however it ends."""
@@ -172,10 +179,13 @@ class OpenCall:
         remaining_s = self._call.remaining_s()
         try:
             async with asyncio.timeout(remaining_s):
-                await answers.run()
+                unknown = await answers.run()
         except TimeoutError:
             self._fail(Failed(Code.DEADLINE_EXCEEDED, "the deadline of the stream passed"))
         else:
+            if unknown is not None:
+                self._fail(unknown)
+                return
             if not self._ended:
                 self._fail(Failed(Code.SHUTTING_DOWN, "the server is shutting down", retry_after_s=1.0))
                 return

@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self.out = Outgoing(self._transport, self._budget, self._limits.body_rate_min)
         self.peer = address_of(transport.get_extra_info("peername"))
+        self.certificate = transport.get_extra_info("peercert")  # of the client, verified
         self.loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self.loop.create_future()
         self._tasks: set[asyncio.Task[None]] = set()

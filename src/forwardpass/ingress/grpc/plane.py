@@ -86,7 +86,10 @@ class GrpcPlane:
         """Every call gets an answer; what went wrong on our side is logged with its detail."""
         id, trace = self._ids.next(), trace_of(call.http.headers)
         work = self._inferred(call, unpack, id, trace) if call.name == INFER else self._described(call, unpack, id)
-        answer = await self.outcome(work, id, call)
+        try:
+            answer = await self.outcome(work, id, call)
+        finally:
+            call.http.leave()
         ended = failed(answer, id) if isinstance(answer, Failure) else answer
         return ended._replace(metadata=[*ended.metadata, *trailing(self._marks(call, trace))])
 
@@ -134,6 +137,8 @@ class GrpcPlane:
         """
         timeline, remaining_s = Timeline(self._clock()), call.remaining_s()
         try:
+            if call.http.admission is not None:
+                await call.http.admission.weigh(asked.size)
             message = asked.message
             final = final_asked(message)
             target = target_of(message.model_name, message.model_version)
@@ -154,7 +159,15 @@ class GrpcPlane:
             headers = answer_headers(request.id, answer.version, request.sequence)
             return wrap(encode_infer(answer, request, final=final)), headers
 
-        return await self._inference.run(target, asked.size, decode, encode, caller)
+        return await self._inference.run(target, asked.size, decode, encode, caller, call.http.admission)
+
+    async def unknown(self, call: GrpcCall) -> Failure | None:
+        """Why nobody is known to ask, if so: looked at with every message of a stream, which ends then."""
+        try:
+            await self._edge.identify(call.http)
+        except Failure as failure:
+            return failure
+        return None
 
     async def admit(self, call: GrpcCall) -> Caller:
         """Who asks. Raises Failure for a client that waits no more, or may not ask."""
@@ -213,7 +226,7 @@ class GrpcPlane:
         given = method.body(message)
         text = b"" if given is None else msgspec.json.encode(given)
         now_s = self._clock()
-        http = HttpRequest(route.method, call.method, "", call.http.headers, text, now_s, call.http.peer)
+        http = msgspec.structs.replace(call.http, method=route.method, body=text, received_s=now_s)
         match = Match(route, method.values(message))
         allow(caller, route.scope, match.pipeline)
         asked = Call(http, match, id, Timeline(now_s), caller=caller)

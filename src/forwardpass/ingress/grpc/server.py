@@ -16,6 +16,8 @@ from forwardpass.ingress.grpc.connection import Connection
 from forwardpass.ingress.grpc.hpack import literal
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
 from forwardpass.ingress.grpc.reply import Reply
+from forwardpass.ingress.identity.credentials import subject_of
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpLimits, HttpRequest
 
@@ -42,12 +44,20 @@ class GrpcStatistics:
 class GrpcServer:
     """Serves the plane over HTTP/2 and owns its connections and their tasks."""
 
-    def __init__(self, plane: GrpcPlane, limits: HttpLimits, clock: Clock, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        plane: GrpcPlane,
+        limits: HttpLimits,
+        clock: Clock,
+        tls: ssl.SSLContext | None = None,
+        in_flight: BytesInFlight | None = None,
+    ) -> None:
         self.plane = plane
         self.limits = limits
         self.clock = clock
         self.draining = False
         self.running = self.requests = self.cancelled = 0
+        self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
         self.unpacking = asyncio.Semaphore(UNPACKING_MAX)
         self.connections = OpenConnections(limits, clock)
         self.listeners = Listeners(lambda: Connection(self), self.connections, limits, tls)
@@ -94,7 +104,8 @@ class GrpcServer:
         if coding is None:
             raise Refused(Code.NOT_IMPLEMENTED, "grpc-encoding must be identity, gzip or deflate")
         clock, deadline = self.clock, self._deadline(headers)
-        http = HttpRequest(b"POST", method, "", headers, b"", clock(), connection.peer)
+        subject = subject_of(connection.certificate)
+        http = HttpRequest(b"POST", method, "", headers, b"", clock(), connection.peer, subject=subject)
         call = GrpcCall(http, lambda: None if deadline is None else deadline - clock())
         return OpenCall(self, call, connection, stream, coding)
 

@@ -32,6 +32,11 @@ class Splitter:
         """What is here of a message that is not whole."""
         return len(self._prefix) + len(self._body)
 
+    @property
+    def announced_bytes(self) -> int:
+        """What is still to come of it, as far as that is known."""
+        return max(0, self._needed - len(self._body))
+
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are whole now. Raises Refused as soon as one says that it is too large."""
         whole: list[Message] = []

@@ -3,6 +3,9 @@
 import asyncio
 from typing import Protocol
 
+import msgspec
+
+from forwardpass.core.caller import Caller as Identified
 from forwardpass.core.clock import RandomIds
 from forwardpass.core.errors import Failure
 from forwardpass.ingress.dialects.envelope import trace_of
@@ -35,8 +38,8 @@ class Caller(Protocol):
 class StreamAnswers:
     """A request that fails is answered with ``error_message`` and its id, and the stream goes on.
 
-    Requests of one sequence run one after the other. ``run`` ends when there are no more and all are answered;
-    cancelling it gives up what has not run.
+    Requests of one sequence run one after the other. ``run`` ends when there are no more and all are answered, or
+    with the failure of a client that is not known, or no more; cancelling it gives up what has not run.
     """
 
     def __init__(self, plane: GrpcPlane, call: GrpcCall, caller: Caller) -> None:
@@ -49,10 +52,14 @@ class StreamAnswers:
         self._line: asyncio.Queue[asyncio.Task[Buffers] | None] = asyncio.Queue()
         self._last: dict[str, asyncio.Task[Buffers]] = {}  # of each sequence that runs
 
-    async def run(self) -> None:
+    async def run(self) -> Failure | None:
+        unknown = None
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._answer_in_order())
             while (body := await self._caller.read()) is not None:
+                unknown = await self._plane.unknown(self._call)
+                if unknown is not None:
+                    break
                 self._open += 1
                 self._line.put_nowait(await self._start(group, body))
                 body = None  # what is parsed may be all that is needed of it
@@ -61,6 +68,7 @@ class StreamAnswers:
                     await self._room.wait()
             self._line.put_nowait(None)
             await writing
+        return unknown
 
     async def _answer_in_order(self) -> None:
         while (task := await self._line.get()) is not None:
@@ -108,14 +116,20 @@ class StreamAnswers:
         return answer
 
     async def _inferred(self, asked: InferCall, id: str) -> tuple[Buffers, Headers]:
+        http = msgspec.structs.replace(self._call.http)  # what this one takes of quotas is its own
+        call = msgspec.structs.replace(self._call, http=http)
         try:
-            caller = await self._plane.admit(
-                self._call
-            )  # not before it is unpacked: a refusal of one request needs its id
+            caller = await self._admitted(call)  # not before it is unpacked: a refusal of one request needs its id
+            return await self._plane.infer(call, asked, id, streamed, trace_of(http.headers), caller)
+        finally:
+            http.leave()
+
+    async def _admitted(self, call: GrpcCall) -> Identified:
+        try:
+            return await self._plane.admit(call)
         except Failure as failure:
             self._plane.count(failure)
             raise
-        return await self._plane.infer(self._call, asked, id, streamed, trace_of(self._call.http.headers), caller)
 
 
 def _sequence(asked: InferCall) -> str:

@@ -1,0 +1,72 @@
+"""Where the front marks items that nobody waits for any more while their batch waits in a worker: shared memory.
+
+A mark is seen at once, whatever the worker is at, and costs no frame. The front only writes here and never reads, so a
+worker that scribbles on it harms nobody else; its size is sealed, so that no side can cut it under the other.
+"""
+
+import fcntl
+import mmap
+import os
+from types import TracebackType
+from typing import Self
+
+BATCHES = 4  # more than a worker ever has at a time
+ITEMS_MAX = 4096  # of one batch; those behind are run though nobody waits
+BYTES = BATCHES * ITEMS_MAX
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class Board:
+    """The front's side. ``descriptor`` is what the worker's process inherits."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("forwardpass", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self.descriptor, BYTES)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+            self._marks = mmap.mmap(self.descriptor, BYTES)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._marks.close()
+        os.close(self.descriptor)
+
+    def clear(self, batch: int) -> None:
+        """A batch of that number is about to be sent: everybody waits for its items."""
+        start = _start(batch)
+        self._marks[start : start + ITEMS_MAX] = bytes(ITEMS_MAX)
+
+    def mark(self, batch: int, item: int) -> None:
+        """Nobody waits any more for this item of a batch that was sent and has not been answered."""
+        if item < ITEMS_MAX:
+            self._marks[_start(batch) + item] = 1
+
+
+class Marks:
+    """The worker's side."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Takes the descriptor over."""
+        self._marks = mmap.mmap(descriptor, BYTES, prot=mmap.PROT_READ)
+        os.close(descriptor)
+
+    def any(self, batch: int) -> bool:
+        """Whether there may be a mark for this batch; quick."""
+        start = _start(batch)
+        return self._marks.find(b"\1", start, start + ITEMS_MAX) >= 0
+
+    def of(self, batch: int) -> bytes:
+        """One byte an item of this batch, not zero when nobody waits for it; items from ITEMS_MAX on have none."""
+        start = _start(batch)
+        return self._marks[start : start + ITEMS_MAX]
+
+
+def _start(batch: int) -> int:
+    return batch % BATCHES * ITEMS_MAX

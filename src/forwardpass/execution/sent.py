@@ -1,0 +1,91 @@
+"""The batches that a worker has: how long each may take, what nobody waits for of them, and how they end with it.
+
+A running batch cannot be stopped by itself. One past its limit ends the process; so does one that nobody has waited for
+for ABANDONED_S, when a restart costs little beside that, and then it is nobody's fault and nothing runs again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.ticket import Item
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code
+from forwardpass.execution.board import Board
+
+ABANDONED_S = 5.0
+ABANDONED_LOADS = 4.0  # and at least so many times what loading the version took
+
+
+@dataclass(slots=True)
+class Running:
+    """One batch, from when it was sent; ``since`` is when it became the one that runs, as far as we know."""
+
+    items: Sequence[Item]
+    future: "asyncio.Future[Outcome]"
+    since: float
+    left_at: float | None = None  # when nobody was found to wait for it any more
+
+    @property
+    def abandoned(self) -> bool:
+        return not any(item.live for item in self.items)
+
+
+class Sent:
+    """By number, the oldest first: that one runs, what comes behind it waits in the worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: dict[int, Running] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def add(self, batch: int, items: Sequence[Item], future: "asyncio.Future[Outcome]") -> None:
+        self._running[batch] = Running(items, future, self._clock())
+
+    def pop(self, batch: int) -> Running | None:
+        """It was answered: what was sent ahead starts now."""
+        found = self._running.pop(batch, None)
+        for other in self._running.values():
+            other.since = self._clock()
+        return found
+
+    def forgive(self, now: float, gap_s: float) -> None:
+        """What the front slept through counts against nobody's limit."""
+        for running in self._running.values():
+            running.since = min(now, running.since + gap_s)
+            if running.left_at is not None:
+                running.left_at = min(now, running.left_at + gap_s)
+
+    def over(self, now: float, limit_s: float) -> bool:
+        """Whether one has run for longer than a batch may."""
+        return any(now - running.since > limit_s for running in self._running.values())
+
+    def abandoned(self, now: float, load_s: float) -> bool:
+        """Whether the one that runs has been nobody's for so long that to end its process is the better way."""
+        first = next(iter(self._running.values()), None)
+        if first is None or not first.abandoned:
+            return False
+        if first.left_at is None:
+            first.left_at = max(now, first.since)
+        return now - max(first.left_at, first.since) > max(ABANDONED_S, ABANDONED_LOADS * load_s)
+
+    def forget(self, items: Sequence[Item], board: Board | None) -> None:
+        """Nobody waits for these any more: what has not begun of them is not to."""
+        wanted = set(items)
+        for batch, running in self._running.items():
+            for place, item in enumerate(running.items):
+                if item in wanted and not item.alone:
+                    if board is not None:
+                        board.mark(batch, place)
+                    item.left_s = self._clock()
+
+    def lose(self, code: Code, *, nobodys: bool) -> None:
+        """The process has ended. ``nobodys``: for the sake of a batch that was abandoned; what waited behind is blameless."""
+        lost, self._running = list(self._running.values()), {}
+        for running in lost:
+            if not running.future.done():
+                started = not nobodys or running.abandoned
+                running.future.set_exception(WorkerLost(code, started=started, nobodys=nobodys and running.abandoned))

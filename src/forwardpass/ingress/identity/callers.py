@@ -1,0 +1,68 @@
+"""Who asks: by a key, a token or a certificate. What is wrong with one that is refused, nobody is told."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from forwardpass.core.caller import Caller
+from forwardpass.core.clock import Clock, wall_s
+from forwardpass.core.errors import Code, Refused
+from forwardpass.ingress.identity.credentials import credential
+from forwardpass.ingress.identity.guesses import Guesses
+from forwardpass.ingress.identity.issuer_keys import IssuerKeys
+from forwardpass.ingress.identity.known_keys import KnownKeys
+from forwardpass.ingress.identity.tokens import ID_PREFIX, TokenRules, Tokens
+from forwardpass.ingress.message import HttpRequest
+from forwardpass.store.keys import KeyStore
+
+_log = logging.getLogger("forwardpass.identity")
+
+
+class KnownCallers:
+    """The edge's Identity, over the keys of a store and, with ``jwks``, the tokens of an issuer."""
+
+    def __init__(self, store: KeyStore, clock: Clock, jwks: str = "", rules: TokenRules | None = None) -> None:
+        """Raises Misconfigured runtime_missing where tokens are to be read and cannot be."""
+        self._keys = KnownKeys(store, wall_s)
+        self._issuer = IssuerKeys(jwks, clock) if jwks else None
+        self._tokens = Tokens(rules, self._issuer, wall_s) if self._issuer is not None and rules is not None else None
+        self._guesses = Guesses(clock)
+
+    async def caller(self, http: HttpRequest) -> Caller:
+        """Raises Refused unauthenticated; bad_request for two credentials; rate_limited for who is often wrong.
+
+        A certificate counts where no key or token is sent.
+        """
+        given = credential(http.headers)
+        if given is None and not http.subject:
+            text = "say who asks, with Authorization: Bearer KEY or X-API-Key: KEY"
+            raise Refused(Code.UNAUTHENTICATED, text, field="Authorization")
+        found = self._keys.of_subject(http.subject) if given is None else self._keys.caller(given)
+        if found is None and given is not None and self._tokens is not None:
+            found = await self._tokens.caller(given)
+        if found is None:
+            self._guesses.count(http.peer)
+            if given is None:
+                event = {"subject": http.subject}
+                _log.warning("a certificate is nobody's; forwardpass keys create --subject", extra={"event": event})
+            text = "the key, token or certificate is not accepted"
+            raise Refused(Code.UNAUTHENTICATED, text, field="Authorization")
+        return found
+
+    def knows(self, caller: Caller) -> bool:
+        """Whether one who was known still is, for answers that take long."""
+        if caller.expires_s is not None and wall_s() >= caller.expires_s:
+            return False
+        return caller.id.startswith(ID_PREFIX) or self._keys.holds(caller.id)
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Follow keys and issuer within the block. Raises Misconfigured when the store cannot be read."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._keys.watched())
+            if self._issuer is not None:
+                await stack.enter_async_context(self._issuer.watched())
+            elif not len(self._keys):
+                first = "forwardpass keys create --tenant NAME --scope infer"
+                _log.warning("there is no key yet, so nobody may ask; make one", extra={"event": {"command": first}})
+            yield

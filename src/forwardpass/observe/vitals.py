@@ -1,0 +1,51 @@
+"""What keeps an eye on the process itself: whether its event loop turns, and how full its memory is."""
+
+import asyncio
+import ctypes
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from forwardpass.core.clock import Clock
+from forwardpass.observe.pressure import LOOK_S, Level, Pressure
+from forwardpass.observe.watchdog import Watchdog
+
+_log = logging.getLogger("forwardpass.observe")
+
+
+class Vitals:
+    """``shrink`` are parts that keep what they could do without; each drops some and says how many."""
+
+    def __init__(self, memory_share_max: float, clock: Clock, shrink: Sequence[Callable[[], int]] = ()) -> None:
+        self.watchdog = Watchdog(clock)
+        self.pressure = Pressure(memory_share_max)
+        self._shrink = shrink
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """They are watched while the block runs."""
+        watching = [asyncio.create_task(self.watchdog.run()), asyncio.create_task(self._watch_memory())]
+        try:
+            yield
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
+
+    async def _watch_memory(self) -> None:
+        while True:
+            before, level = self.pressure.level, self.pressure.look()
+            if level != before:
+                share = self.pressure.memory.share if self.pressure.memory else 0.0
+                event = {"level": level.name.lower(), "share": round(share, 3)}
+                _log.warning("memory pressure", extra={"event": event})
+            if level >= Level.SHRINK and sum([shrink() for shrink in self._shrink]):
+                await asyncio.to_thread(_give_back)
+            await asyncio.sleep(LOOK_S)
+
+
+def _give_back() -> None:
+    """What was freed stays with the C library until it is told; others have none."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
