@@ -135,12 +135,17 @@ def serving(
     ready: bool = True,
     settings: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
 ) -> Iterator[Server]:
-    """A server over these sources; ended at the end of the block, by force if it must be."""
+    """A server over these sources; ended at the end of the block, by force if it must be.
+
+    ``file`` is a server.toml, for what must not stand on a command line.
+    """
     port, admin_port, grpc_port = free_port(), free_port(), free_port()
     values = {"run.data": data, "run.ready_grace_s": 0.0, "run.drain_s": 10.0, "grpc.serve": "off", **(settings or {})}
     ports = ("--port", str(port), "--admin-port", str(admin_port), "--grpc-port", str(grpc_port))
     sets = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    sets += ["--settings", str(file)] if file else []
     data.mkdir(parents=True, exist_ok=True)
     log = data / f"server-{port}.log"
     with log.open("wb") as sink:

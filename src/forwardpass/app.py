@@ -29,8 +29,8 @@ from forwardpass.ingress.sockets import at_path, at_port
 from forwardpass.ingress.tls import Certificates
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
-from forwardpass.observe.vitals import Vitals
 from forwardpass.observe.redaction import Redaction
+from forwardpass.observe.vitals import Vitals
 from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.handle import Handle
@@ -86,7 +86,9 @@ class App:
             self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
         self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
-        self.inference = Inference(self.handle, clock, settings.data.pipeline, lambda: self._loading)
+        self.vitals = Vitals(settings.limits.memory_share_max, clock)
+        refuse_work = self.vitals.pressure.refuse_work
+        self.inference = Inference(self.handle, clock, settings.data.pipeline, lambda: self._loading, refuse_work)
         every = settings.run.versions == "all"
         catalogue = Catalogue(
             sources, self.routes, self._load, self.unload, self._failures, self._wanted, self._acts, every=every
@@ -96,7 +98,9 @@ class App:
         limits = _http_limits(settings)
         self._identity = identity_of(settings, clock)
         in_flight = BytesInFlight(limits.bytes_in_flight_max)
-        edge = edge_of(settings, limits, clock, self._identity, in_flight)
+        edge = edge_of(settings, limits, clock, self._identity, in_flight, self.routes.serves)
+        self._quotas = edge.quotas
+        self.vitals.shrinking += [self.receipts.shrink, *([edge.kept.shrink] if edge.kept is not None else ())]
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
@@ -106,7 +110,9 @@ class App:
         limits, books = admin_limits(limits, local=settings.admin.host in LOOPBACK), Inference(self.handle, clock)
         admin = admin_plane(self, self.receipts, self.metrics, control, books, admin_edge(limits, self._identity))
         self.admin = HttpServer(admin.respond, admin.family_of, limits, clock)
-        self._overview = Overview(self.routes, self.metrics, self.http, self.grpc, self.inference, self.vitals, self.admin, books)
+        self._overview = Overview(
+            self.routes, self.metrics, self.http, self.grpc, self.inference, self.vitals, self.admin, books
+        )
 
     async def run(self) -> int:
         """Listen, load, answer, and on SIGTERM or SIGINT: not ready, then no new connections, drain, end."""
@@ -115,7 +121,10 @@ class App:
         self._install_signals()
         sweep(self.settings.data_folder / "store")
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.vitals.watched())
             await stack.enter_async_context(self.fleet)  # before anybody can ask for a load, and left after that
+            if self._quotas is not None:
+                await stack.enter_async_context(self._quotas.store.open())
             if self._identity is not None:
                 await stack.enter_async_context(self._identity.watched())
             await self._listen(stack)
@@ -148,6 +157,8 @@ class App:
     def _what_is_missing(self) -> str:
         if self._closing.is_set():
             return "the server is shutting down"
+        if self.vitals.watchdog.recovering:
+            return "the server stood still a moment ago"
         if self._loading:
             return "pipelines are being loaded"
         for (pipeline, number), failure in self._failures.items():
@@ -201,6 +212,7 @@ class App:
             "ready": not (why := self._what_is_missing()),
             "why_not_ready": why,
             **self._overview.status(),
+            "quotas": self._quotas.store.status() if self._quotas is not None else None,
             "failures": {f"{name}/{number}": failure.text for (name, number), failure in self._failures.items()},
         }
 
@@ -259,6 +271,7 @@ class App:
 
     async def _load(self, found: Found) -> None:
         self._refuse_when_closing()
+        self.vitals.pressure.refuse_load()
         version = await asyncio.to_thread(self._take_in, found)
         self._refuse_when_closing()
         await self.fleet.load(version)

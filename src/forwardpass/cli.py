@@ -2,17 +2,15 @@
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from forwardpass.cli_keys import keys
 from forwardpass.cli_options import clearly, found_at, key_option, settings_from, settings_options, settings_told, told
+from forwardpass.cli_supply import inspect, sign, signed_lines
 from forwardpass.core.errors import Failure
 
 if TYPE_CHECKING:
@@ -21,13 +19,17 @@ if TYPE_CHECKING:
     from forwardpass.settings import Settings
 
 SERVER = "http://127.0.0.1:8000"
+
+
 @click.group()
 @click.version_option(package_name="forwardpass")
 def main() -> None:
     """Serve a model plus the exact steps around it as one versioned pipeline."""
 
 
-main.add_command(keys)
+for _command in (keys, sign, inspect):
+    main.add_command(_command)
+
 
 @main.command()
 @click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
@@ -90,6 +92,8 @@ def check(path: Path, static: bool, file: Path | None, values: tuple[str, ...]) 
             click.echo(f"bad: {label}")
             continue
         click.echo(f"ok: {label}{': definition and files' if static else ''}, digest {version.digest}")
+        for line in signed_lines(found, version.signers):
+            click.echo(line)
         for line in report:
             click.echo(line)
     sys.exit(worst)
@@ -197,6 +201,11 @@ def config(file: Path | None, values: tuple[str, ...]) -> None:
         for option in fields(kind):
             value = Redaction().field(option.name, getattr(getattr(settings, section), option.name))
             click.echo(f"{option.name} = {json.dumps(value)}  # {option.metadata['doc']}")
+    for rule in settings.quotas:
+        click.echo("[[quotas]]")
+        for option in fields(rule):
+            if value := getattr(rule, option.name):
+                click.echo(f"{option.name} = {json.dumps(value)}")
 
 
 @main.command()
@@ -241,10 +250,12 @@ def receipt(id: str, url: str, key_file: Path | None) -> None:
 def _taken_in(found: "Found", settings: "Settings") -> Any:
     from forwardpass.execution.kinds import kinds
     from forwardpass.pipeline.repository import take_in
+    from forwardpass.pipeline.signatures import read_signers
     from forwardpass.pipeline.trust import Trust
 
     folder = settings.data_folder
-    return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"))
+    signers = read_signers(settings.run.signers)
+    return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"), signers=signers)
 
 
 async def _report(version: Any, settings: "Settings") -> list[str]:

@@ -23,7 +23,7 @@ NO_CODE = "unknown"
 NOT_RUN = frozenset(
     {
         Code.QUEUE_FULL, Code.QUEUE_BYTES_FULL, Code.QUEUE_WAIT_TOO_LONG, Code.TOO_MANY_CONNECTIONS, Code.NOT_READY,
-        Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL,
+        Code.MODEL_UNAVAILABLE, Code.SEQUENCES_FULL, Code.SHED,
     }
 )  # fmt: skip
 """With these the server turns a request away at the door. Not with shutting_down: that also ends what runs."""

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
+from forwardpass.admit.memory import MemoryStore
+from forwardpass.admit.quotas import Quotas
+from forwardpass.admit.redis_store import RedisStore, redis_client
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.ingress.cors import Origins
@@ -89,12 +92,22 @@ def identity_of(settings: Settings, clock: Clock) -> KnownCallers | None:
     return KnownCallers(KeyStore(settings.data_folder), clock, auth.jwks, rules)
 
 
+def quotas_of(settings: Settings, clock: Clock, serves: Callable[[str], bool]) -> Quotas | None:
+    """What callers may take, and where it is counted; None where nothing is limited. Raises Misconfigured."""
+    if not settings.quotas:
+        return None
+    redis = settings.run.redis
+    store = RedisStore(redis_client(redis), clock) if redis else MemoryStore(clock)
+    return Quotas(settings.quotas, store, serves)
+
+
 def edge_of(
     settings: Settings,
     limits: HttpLimits,
     clock: Clock,
     identity: Identity | None = None,
     in_flight: BytesInFlight | None = None,
+    serves: Callable[[str], bool] = lambda pipeline: False,
 ) -> Edge:
     """What holds for every request, whichever way it comes."""
     data, given = settings.data, settings.limits
@@ -106,6 +119,7 @@ def edge_of(
         limits,
         identity,
         in_flight,
+        quotas_of(settings, clock, serves),
     )
 
 

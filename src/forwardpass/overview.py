@@ -1,6 +1,7 @@
 """What the server says of itself: the status for people and the gauges of the metrics, read from its parts when asked."""
 
 import resource
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class Overview:
             "refused": {code.value: count for code, count in http.refused.items()},
             "grpc": asdict(self.grpc.statistics()) if self.grpc is not None else None,
             "other_requests": dict(self.inference.outside),
-            "admin": {"connections": len(self.admin.connections), "requests": dict(self.admin_books.outside)},
+            "admin": {"connections": len(self.admin.connections), "requests": dict(self._asked())},
             "memory": self._memory(),
             "loop": {"blocked": self.vitals.watchdog.blocked, "blocked_s": round(self.vitals.watchdog.blocked_s, 3)},
             "versions": [self._variant_status(variant) for variant in self.routes.variants()],
@@ -68,7 +69,7 @@ class Overview:
                 ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.inference.outside.items())
             ],
             "forwardpass_admin_requests_total": [
-                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self.admin_books.outside.items())
+                ((("outcome", str(outcome)),), n) for outcome, n in sorted(self._asked().items())
             ],
             "forwardpass_overdue_total": [(name, v.batcher.executed.overdue) for name, v in pairs],
             "forwardpass_loop_blocked_total": [((), self.vitals.watchdog.blocked)],
@@ -82,6 +83,10 @@ class Overview:
         known = {"used": memory.used, "limit": memory.limit} if memory is not None else {}
         return {"level": level.name.lower(), **known}
 
+    def _asked(self) -> Counter[str]:
+        """What the operator asked, by how it ended; what HTTP refused too."""
+        return self.admin_books.outside + Counter[str](self.admin.refused)
+
     def _variant_status(self, variant: Variant) -> dict[str, Any]:
         loaded = variant.loaded
         return {
@@ -94,7 +99,13 @@ class Overview:
             "batching": variant.batching_reason,
             "warnings": loaded.warnings if loaded else [],
             "load_s": round(loaded.load_s, 3) if loaded else None,
-            "queue": {"rows": variant.queue.rows, "items": variant.queue.items, "bytes": variant.queue.bytes},
+            "queue": {
+                "rows": variant.queue.rows,
+                "items": variant.queue.items,
+                "bytes": variant.queue.bytes,
+                "classes": variant.queue.by_class(),
+                "predicted_wait_s": round(variant.queue.predicted_wait_s(), 3),
+            },
             "running": variant.running,
             "overdue": variant.batcher.executed.overdue,
             "sequences": variant.sequences.live(),

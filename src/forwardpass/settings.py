@@ -15,6 +15,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from forwardpass.admit.rules import QuotaRule, quotas_of
 from forwardpass.core.errors import Code, Misconfigured, Problem
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -115,6 +116,7 @@ class Run:
     drain_s: float = _option(30.0, "after SIGTERM: time for running requests to finish", low=0, high=600)
     receipts_kept: int = _option(10_000, "receipts that can be looked up", low=0, high=1_000_000)
     log: str = _option("json", "format of the log on standard error: json | text")
+    redis: str = _option("", "redis://HOST:PORT/NUMBER that servers share the accounts of their quotas in; empty: each its own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     run: Run = field(default_factory=Run)
     auth: Auth = field(default_factory=Auth)
+    quotas: tuple[QuotaRule, ...] = ()
 
     @property
     def data_folder(self) -> Path:
@@ -183,17 +186,20 @@ def read(path: Path | None, overrides: Mapping[str, Any], environment: Mapping[s
         if isinstance(table, dict):
             table.setdefault(option, value)
     problems = [
-        Problem(name, section, "unknown section", f"allowed: {', '.join(SECTIONS)}")
+        Problem(name, section, "unknown section", f"allowed: {', '.join((*SECTIONS, 'quotas'))}")
         for section in document
-        if section not in SECTIONS
+        if section not in SECTIONS and section != "quotas"
     ]
+    if any(key.partition(".")[0] == "quotas" for key in overrides):
+        problems.append(Problem(name, "quotas", "given as a setting", "rows of a server.toml: [[quotas]]"))
+    quotas = quotas_of(name, document.get("quotas", []), problems)
     built = {
         section: _section(name, section, kind, document.get(section, {}), problems)
         for section, kind in SECTIONS.items()
     }
     if problems:
         raise Misconfigured(Code.SETTINGS_INVALID, tuple(problems))
-    settings = Settings(**built)
+    settings = Settings(**built, quotas=quotas)
     problems = _impossible(name, settings)
     if problems:
         raise Misconfigured(Code.SETTINGS_INVALID, tuple(problems))
@@ -282,6 +288,10 @@ def _impossible(file: str, settings: Settings) -> list[Problem]:
         why = f"found {limits.bytes_in_flight_max}: the largest body might never have room"
         problems.append(Problem(file, "limits.bytes_in_flight_max", why, allowed))
     problems += _impossible_data(file, settings.data)
+    if settings.run.redis and not settings.quotas:
+        problems.append(Problem(file, "run.redis", "has no effect", "[[quotas]] beside it"))
+    if settings.run.redis and not settings.run.redis.startswith(("redis://", "rediss://", "unix://")):
+        problems.append(Problem(file, "run.redis", "not the address of a Redis", "redis://HOST:PORT/NUMBER"))
     problems += _impossible_auth(file, settings.auth, tls=bool(settings.data.tls_certificate))
     if settings.grpc.serve not in ("auto", "on", "off"):
         problems.append(Problem(file, "grpc.serve", f"found {settings.grpc.serve!r}", "auto, on or off"))

@@ -22,10 +22,11 @@ def item(
     cost: float | None = None,
     data: bytes = b"x",
     queued_s: float = 1000.0,
+    tenant: str = "",
 ) -> Item:
     ticket = Ticket(1, deadline)
     price = float(rows) if cost is None else cost
-    return Item(ticket, 0, [data], [()], rows, price, len(data), key, priority, queued_s)
+    return Item(ticket, 0, [data], [()], rows, price, len(data), key, priority, queued_s, tenant=tenant)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from typing import Any
 
 from tests.batching.making import item
 
-from forwardpass.batching.cost import CostModel
+from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.ticket import Held
 from forwardpass.core.clock import FakeClock
+from forwardpass.core.pipeline import Batch
 from forwardpass.core.pipeline import Queue as Limits
 
 
@@ -26,7 +27,7 @@ class Bench:
     """A queue and a task that waits for each of its workers; ``woken`` names them as they wake."""
 
     def __init__(self, workers: int) -> None:
-        self.queue = Queue(Limits(), CostModel(32), FakeClock())
+        self.queue = Queue(Limits(), Forecast(Batch()), FakeClock())
         self.woken: list[int] = []
         self.tasks = [asyncio.create_task(self._wait(worker)) for worker in range(workers)]
 

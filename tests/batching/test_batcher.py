@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.batching.making import ScriptedExecutor, item
 
 from forwardpass.batching.batcher import Batcher, WorkerLost
-from forwardpass.batching.cost import CostModel
+from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.ticket import Item
@@ -23,10 +23,10 @@ class Bench:
 
     def __init__(self, batch: Batch, executors: int, kill: frozenset[bytes], hold: bool) -> None:
         self.clock = FakeClock()
-        model = CostModel(batch.rows_max)
-        self.queue = Queue(Limits(), model, self.clock)
+        forecast = Forecast(batch, executors)
+        self.queue = Queue(Limits(), forecast, self.clock)
         self.quarantine = Quarantine(60.0, self.clock)
-        self.batcher = Batcher(self.queue, batch, model, self.quarantine, self.clock)
+        self.batcher = Batcher(self.queue, forecast, self.quarantine, self.clock)
         self.executors = [ScriptedExecutor(self.clock, i, kill, hold) for i in range(executors)]
 
     async def answer(self, given: Item) -> bytes | Code:

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batching.making import item
 
-from forwardpass.batching.cost import CostModel
+from forwardpass.batching.forecast import HEADROOM, Forecast
 from forwardpass.batching.queue import Queue
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed
+from forwardpass.core.pipeline import Batch
 from forwardpass.core.pipeline import Queue as Limits
 
 
@@ -25,8 +26,16 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-def queue(limits: Limits | None = None, model: CostModel | None = None) -> Queue:
-    return Queue(limits or Limits(), model or CostModel(32), FakeClock())
+def queue(limits: Limits | None = None, forecast: Forecast | None = None, clock: FakeClock | None = None) -> Queue:
+    return Queue(limits or Limits(), forecast or Forecast(Batch()), clock or FakeClock())
+
+
+def one_a_second() -> Forecast:
+    """Batches of one row, a second each, learnt."""
+    made = Forecast(Batch(rows_max=1))
+    for _ in range(2):
+        made.model.observe(1.0, 1.0)
+    return made
 
 
 def taken(waiting: Queue, rows_max: int = 32, cost_max: float | None = None, *, together: bool = True) -> list[Any]:
@@ -113,14 +122,100 @@ async def test_a_full_queue_refuses_with_the_bounds_name(limits: Limits, code: C
 
 @in_loop
 async def test_a_wait_longer_than_the_deadline_is_refused_at_the_door() -> None:
-    model = CostModel(1)
-    model.observe(1, 1.0)
-    waiting = queue(model=model)
+    """Three wait, so the answer would come after four seconds."""
+    waiting = queue(forecast=one_a_second())
     waiting.put([item(), item(), item()])
-    with pytest.raises(Failed) as refused:
-        waiting.put([item(deadline=1002.0)])
+    with pytest.raises(Failed, match=r"deadline: .* 4\.000 s; 4\.000 s are left") as refused:
+        waiting.put([item(deadline=1004.0)])
     assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
-    waiting.put([item(deadline=1004.0)])
+    assert refused.value.retry_after_s is not None and 2.4 <= refused.value.retry_after_s <= 3.6
+    waiting.put([item(deadline=1000.0 + 4.0 * HEADROOM)])
+
+
+@in_loop
+async def test_a_wait_longer_than_the_pipeline_allows_is_refused_at_the_door() -> None:
+    waiting = queue(Limits(wait_max_s=2.5), one_a_second())
+    waiting.put([item(), item(), item()])
+    with pytest.raises(Failed, match=r"queue\.wait_max_s: the predicted wait is 3\.000 s") as refused:
+        waiting.put([item()])
+    assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
+
+
+@in_loop
+async def test_a_version_that_has_nothing_to_do_tries_what_it_would_be_late_with() -> None:
+    forecast, clock = one_a_second(), FakeClock()
+    waiting = queue(forecast=forecast, clock=clock)
+    waiting.put([item(deadline=1000.5)])
+    assert len(taken(waiting, 1)) == 1
+    forecast.running.begin(0, clock(), 1.0)
+    with pytest.raises(Failed):
+        waiting.put([item(deadline=1000.5)])
+
+
+@in_loop
+async def test_what_is_more_urgent_does_not_wait_for_what_is_less() -> None:
+    waiting = queue(forecast=one_a_second())
+    waiting.put([item(priority=5) for _ in range(9)])
+    waiting.put([item(priority=1, deadline=1002.0)])
+    with pytest.raises(Failed):
+        waiting.put([item(priority=5, deadline=1002.0)])
+
+
+@in_loop
+async def test_what_must_be_ready_sooner_does_not_wait_for_what_has_time() -> None:
+    waiting = queue(forecast=one_a_second())
+    waiting.put([item(deadline=1030.0) for _ in range(9)])
+    waiting.put([item(deadline=1002.0)])
+    with pytest.raises(Failed, match=r"in 2\.000 s"):
+        waiting.put([item(deadline=1002.1)])
+
+
+@in_loop
+async def test_a_tenant_does_not_wait_for_what_another_has_more_than_its_share() -> None:
+    """Two of its own, so two of the other's before each: a third is ready after five seconds, a stranger's after one."""
+    waiting = queue(forecast=one_a_second())
+    waiting.put([item(tenant="noisy") for _ in range(20)])
+    waiting.put([item(tenant="quiet") for _ in range(2)])
+    waiting.put([item(tenant="quiet", deadline=1000.0 + 5.0 * HEADROOM)])
+    with pytest.raises(Failed, match=r"in 7\.000 s"):
+        waiting.put([item(tenant="quiet", deadline=1006.0)])
+    waiting.put([item(tenant="third", deadline=1000.0 + 1.0 * HEADROOM)])
+
+
+@in_loop
+async def test_what_would_be_over_before_the_worker_is_free_waits_on_and_what_is_over_is_never_taken() -> None:
+    clock = FakeClock()
+    waiting = queue(clock=clock)
+    over, soon, far = item(deadline=1000.5), item(deadline=1003.0), item()
+    waiting.put([over])
+    waiting.put([soon])
+    waiting.put([far])
+    clock.advance(1.0)
+    assert waiting.take(None, 32, None, together=True, starts_in_s=2.0) == [far]
+    assert (soon.waiting, over.waiting) == (True, False)
+    with pytest.raises(Failed) as ended:
+        await over.ticket.ended
+    assert ended.value.code is Code.DEADLINE_EXCEEDED
+    assert waiting.take(None, 32, None, together=True, starts_in_s=2.0) == []
+    assert taken(waiting) == [soon]
+
+
+@in_loop
+async def test_under_pressure_what_would_be_late_makes_place_for_what_is_in_time() -> None:
+    """A batch takes a second, and two batches wait: the first would be ready for nobody."""
+    clock = FakeClock()
+    forecast = one_a_second()
+    waiting = queue(forecast=forecast, clock=clock)
+    late, good = item(deadline=1009.0), item(deadline=1020.0)
+    waiting.put([late])
+    waiting.put([good])
+    clock.advance(8.5)
+    assert taken(waiting, 1) == [good]
+    with pytest.raises(Failed) as ended:
+        await late.ticket.ended
+    assert ended.value.code is Code.QUEUE_WAIT_TOO_LONG
+    waiting.put([alone := item(deadline=1009.0)])
+    assert taken(waiting, 1) == [alone]  # nobody else is there
 
 
 @in_loop

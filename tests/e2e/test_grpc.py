@@ -149,16 +149,16 @@ def test_a_message_over_the_limit_is_refused_and_one_at_it_is_not(client: Channe
 
 
 def test_a_deadline_ends_the_wait_in_the_queue(client: Channel, served: Server) -> None:
-    holder = client.start(own((1400, 0), pipeline="single"))
+    holder = client.start(own((2500, 0), pipeline="single"))
     wait_until(lambda: served.version("single")["running"] == 1)
     error = failure(lambda: client.infer(own((1, 2), pipeline="single"), timeout=0.1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
-    assert sums(holder.result()) == [1400.0]
+    assert sums(holder.result()) == [2500.0]
 
 
 def test_a_call_given_up_leaves_the_queue_and_harms_nobody(client: Channel, served: Server) -> None:
-    holder = client.start(own((1400, 0), pipeline="single"))
+    holder = client.start(own((2500, 0), pipeline="single"))
     wait_until(lambda: served.version("single")["running"] == 1)
     before = served.status()["grpc"]["cancelled"]
     waiting = client.start(own((1, 2), pipeline="single"))
@@ -166,7 +166,7 @@ def test_a_call_given_up_leaves_the_queue_and_harms_nobody(client: Channel, serv
     waiting.cancel()
     wait_until(lambda: served.version("single")["queue"]["rows"] == 0)
     assert served.status()["grpc"]["cancelled"] == before + 1
-    assert sums(holder.result()) == [1400.0]
+    assert sums(holder.result()) == [2500.0]
 
 
 def test_calls_of_one_connection_run_side_by_side_and_share_a_batch(client: Channel, served: Server) -> None:

@@ -99,9 +99,9 @@ def test_killing_the_front_leaves_no_orphan(repository: Path, data: Path) -> Non
         wait_until(lambda: not any(psutil.pid_exists(pid) and _alive(pid) for pid in workers), 5.0)
 
 
-def test_35_memory_stays_flat_over_fifty_loads_and_unloads(repository: Path, data: Path) -> None:
+def test_35_memory_stays_flat_over_loads_and_unloads(repository: Path, data: Path) -> None:
     with serving(repository / "identity", repository / "own", data=data) as server:
-        for cycle in range(50):
+        for cycle in range(25):
             assert server.call("POST", "/pipelines/identity/versions/1/unload", admin=True).status == 200
             assert server.get("/ready", admin=True).status == 200  # it is away on purpose
             assert server.call("POST", "/pipelines/identity/versions/1/load", admin=True).status == 200
@@ -109,7 +109,7 @@ def test_35_memory_stays_flat_over_fifty_loads_and_unloads(repository: Path, dat
             assert answer.json["outputs"][0]["data"] == [1, 2, 3, cycle]
             if cycle == 4:
                 early = server.resident_bytes()
-        assert server.resident_bytes() < 1.1 * early
+        assert server.resident_bytes() < 1.07 * early
 
 
 def test_37_a_worker_that_stops_moving_is_noticed_and_replaced(repository: Path, data: Path) -> None:

@@ -140,7 +140,7 @@ async def test_of_a_batch_that_fails_what_is_over_does_not_run_again(made: Worke
     first, ahead = made.submit([item(SLOW)]), made.submit([item(RAISES), over, item(32.0)])
     await first
     codes = [part.failure and part.failure.code for part in (await ahead).parts]
-    assert codes == [Code.INTERNAL, Code.DEADLINE_EXCEEDED, None]
+    assert codes == [Code.ENGINE_FAILED, Code.DEADLINE_EXCEEDED, None]
     assert value(await ask(made, item(SEEN))) == SLOW + (RAISES + 32.0) + RAISES + 32.0
 
 

@@ -29,7 +29,10 @@ class Model:
     def predict(self, batch):
         first = float(batch["x"][0, 0])
         if first == 1:
-            subprocess.Popen(["sleep", "600"])
+            try:
+                subprocess.Popen(["sleep", "600"])
+            except PermissionError:
+                pass
         if first == 2:  # hold the interpreter's lock, at work
             sys.setswitchinterval(1000.0)
             until = time.perf_counter() + 4.0
@@ -145,13 +148,10 @@ async def test_a_first_process_that_cannot_be_started_fails_the_load(
         assert refused.value.code is Code.LOAD_FAILED
 
 
-async def test_what_a_worker_started_does_not_outlive_it(tmp_path: Path) -> None:
+async def test_a_worker_starts_nothing_that_could_outlive_it(tmp_path: Path) -> None:
     async with worker(tmp_path) as made:
         await (await submitted(made, item(1.0)))
-        (child,) = psutil.Process(made.pid).children()
-        assert made.pid is not None
-        os.kill(made.pid, signal.SIGKILL)
-        await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+        assert psutil.Process(made.pid).children() == []
 
 
 async def test_the_log_names_the_process_that_died(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

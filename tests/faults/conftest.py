@@ -1,7 +1,8 @@
 """One server over the faulty pipelines, a control client that never stops asking it, and the oracle after every case."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from tests.faults.faulty import SECRET, write_faulty
@@ -41,3 +42,13 @@ def server(served: tuple[Server, Control], data: Path) -> Iterator[Server]:
     oracle = Oracle(running, control, data / "store")
     yield running
     oracle.check()
+
+
+class Figure(Protocol):
+    def __call__(self, what: str, value: str, bar: str) -> None: ...
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Has ``make faults`` print what a test measured, beside the bar that the test holds it to."""
+    return lambda what, value, bar: record_property("figure", f"{what}: {value} (bar: {bar})")

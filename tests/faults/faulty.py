@@ -30,9 +30,15 @@ GRAPHS = {
 }
 
 PROBE_CODE = """
+import ctypes
 import os
+import resource
 import socket
 import subprocess
+import tempfile
+import threading
+
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _connect(where):
@@ -69,7 +75,98 @@ def _print(where):
     return "printed"
 
 
+def _called(result):
+    if result == -1:
+        raise OSError(ctypes.get_errno(), "the kernel said no")
+    return str(result)
+
+
+def _send(where):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        return str(sender.sendto(b"x", ("127.0.0.1", int(where))))
+
+
+def _fork(where):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return str(os.waitpid(child, 0))
+
+
+def _link(where):
+    os.symlink("/etc/passwd", where)
+    return _read(where)
+
+
+def _open_many(where):
+    opened = []
+    try:
+        for _ in range(int(where)):
+            opened.append(open("/dev/null"))
+    finally:
+        for file in opened:
+            file.close()
+    return "opened"
+
+
+def _threads(where):
+    made = []
+    threads = [threading.Thread(target=made.append, args=(n,)) for n in range(int(where))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return str(len(made))
+
+
+def _write_temporary(where):
+    with tempfile.TemporaryFile() as file:
+        return str(file.write(b"x"))
+
+
+def _raise_limit(where):
+    limit = getattr(resource, where)
+    resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return "raised"
+
+
+def _send_by_pair(where):
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return str(one.sendto(b"x", where))
+
+
+REACHING = {
+    "send": _send,
+    "unix-socket": lambda where: str(socket.socket(socket.AF_UNIX).connect(where)),
+    "unix-pair": _send_by_pair,
+    "other-socket": lambda where: str(socket.socket(int(where), socket.SOCK_RAW)),
+    "fork": _fork,
+    "spawn": lambda where: str(os.posix_spawn(where, [where], {})),
+    "replace": lambda where: str(os.execv(where, [where])),
+    "signal": lambda where: str(os.kill(int(where), 0)),
+    "signal-everybody": lambda where: str(os.kill(-1, 0)),
+    "limit-server": lambda where: str(resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3))),
+    "slow-server": lambda where: str(os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)),
+    "trace-server": lambda where: _called(LIBC.ptrace(16, os.getppid(), 0, 0)),
+    "read-server": lambda where: _called(LIBC.process_vm_readv(os.getppid(), None, 0, None, 0, 0)),
+    "hold-server": lambda where: _called(LIBC.syscall(434, os.getppid(), 0)),
+    "own-namespace": lambda where: _called(LIBC.unshare(0x10000000)),
+    "mount": lambda where: _called(LIBC.mount(b"none", b"/tmp", b"tmpfs", 0, None)),
+    "kernel-ring": lambda where: _called(LIBC.syscall(425, 1, ctypes.create_string_buffer(256))),
+    "shared-memory": lambda where: _called(LIBC.shmget(0, 4096, 0o1600)),
+    "outlive-server": lambda where: _called(LIBC.prctl(1, 0, 0, 0, 0)),
+    "link": _link,
+    "open-many": _open_many,
+    "raise-limit": _raise_limit,
+    "take-memory": lambda where: str(len(bytearray(int(where)))),
+    "write-temporary": _write_temporary,
+    "write-home": lambda where: _write(os.path.join(os.environ.get("HOME", "/root"), "left-by-a-worker")),
+}
 ACTS = {
+    **REACHING,
+    "threads": _threads,
+    "limits": lambda where: repr(resource.getrlimit(getattr(resource, where))),
+    "descriptors": lambda where: repr([os.readlink(f"/proc/self/fd/{n}") for n in range(3)]),
     "read": _read,
     "write": _write,
     "list": lambda where: repr(os.listdir(where)),
@@ -90,7 +187,7 @@ def attempt(text: str) -> str:
     act, _, where = text.partition(" ")
     try:
         return ACTS[act](where) if act in ACTS else act.upper()
-    except OSError as error:
+    except (OSError, MemoryError, ValueError) as error:
         return f"refused: {type(error).__name__}"
 """
 

@@ -47,7 +47,7 @@ def serving(
     tls: ssl.SSLContext | None = None,
     plain_loop: bool = False,
     path: str | None = None,
-    family_of: FamilyOf = Table(routes_of("data")).family,
+    family_of: FamilyOf | None = None,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
 
@@ -61,7 +61,7 @@ def serving(
         served.ended.append("answered")
         return answer
 
-    served = Served(HttpServer(keep, family_of, limits, monotonic_s, tls), loop)
+    served = Served(HttpServer(keep, family_of or Table(routes_of("data")).family, limits, monotonic_s, tls), loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:

@@ -51,7 +51,7 @@ class Slowly(Inference):
         self._each_s = each_s
         self._turn = asyncio.Lock()
 
-    async def run(self, target: Any, work: Any, decode: Any, encode: Any) -> Any:
+    async def run(self, target: Any, work: Any, decode: Any, encode: Any, *more: Any) -> Any:
         await self.open.wait()
         async with self._turn:
             await asyncio.sleep(self._each_s)

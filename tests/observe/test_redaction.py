@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+import traceback
 
 import pytest
 
@@ -77,6 +78,32 @@ def test_secrets_of_the_settings_are_hidden_in_any_words_and_as_an_address_spell
     assert secrets == {"p%40ss-word", "my secret"}
     told = Redaction(secrets).text("cannot log in with p@ss-word or p%40ss-word or my secret")
     assert told == "cannot log in with *** or *** or ***"
+
+
+def raising(text: str) -> str:
+    """A traceback of two errors, one from the other, whose messages repeat the text."""
+    try:
+        try:
+            raise KeyError(text)
+        except KeyError as first:
+            raise ValueError(f"{text}\n{text}: more") from first
+    except ValueError:
+        return traceback.format_exc()
+
+
+@pytest.mark.parametrize("cut", [0, 30, 120])
+def test_what_an_exception_said_of_a_request_is_left_out_and_where_it_was_raised_is_told(cut: int) -> None:
+    event = {"request": "1", "detail": raising("what was sent")[cut:]}
+    told = json.loads(JsonLines().format(logging.makeLogRecord({"event": event})))["detail"]
+    assert "was sent" not in told
+    assert "in raising" in told and "raise ValueError(" in told and told.endswith("\nValueError")
+
+
+def test_it_is_told_where_the_log_is_verbose_and_where_no_request_is_the_matter() -> None:
+    lines, detail = JsonLines(), raising("no module x")
+    assert "no module x" in lines.format(logging.makeLogRecord({"event": {"detail": detail}}))
+    lines.messages = True
+    assert "no module x" in lines.format(logging.makeLogRecord({"event": {"request": "1", "detail": detail}}))
 
 
 @pytest.mark.parametrize(

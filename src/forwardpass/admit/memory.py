@@ -1,6 +1,7 @@
 """Accounts in this process: the quotas of one server."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 
 from forwardpass.admit.policy import DAY_S, State, fits, given_back, state_at
@@ -26,6 +27,12 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._states)
 
+    def open(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+    def status(self) -> dict[str, object]:
+        return {"accounts": len(self), "redis": None}
+
     async def take(self, wanted: Sequence[Wanted]) -> Taken:
         return self.take_now(wanted)
 
@@ -38,6 +45,8 @@ class MemoryStore:
             known = self._states.get(account.name)
             limit = account.limit
             state = state_at(limit, known and known[1], wall if limit.kind == "day" else now_s)
+            if known is not None and state.at < known[1].at:  # the clock was set back: from now on it counts anew
+                self._states[account.name] = (limit, state)
             states.append(state)
             granted = granted and fits(limit, state.used, amount)
         if granted:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from forwardpass.admit.policy import fits, wait_s
+from forwardpass.admit.policy import wait_s
 from forwardpass.admit.rules import AT_ENTRY, Account, QuotaRule, accounts_of, limits_of
 from forwardpass.admit.standing import Standings
 from forwardpass.admit.store import Store, Taken, Wanted
@@ -45,13 +45,13 @@ class Quotas:
     ) -> None:
         self.serves = serves
         self.charges = any(limit.name not in AT_ENTRY for rule in rules for limit in limits_of(rule))
+        self.store = store
         self._rules = rules
-        self._store = store
         self._known: dict[tuple[str, str, str], _Accounts] = {}
 
     def admission(self, caller: Caller, body_bytes: int) -> "Admission":
         """Of a request with a body of that many bytes; it has taken nothing yet, ``enter`` does."""
-        return Admission(self, self._store, caller, body_bytes)
+        return Admission(self, self.store, caller, body_bytes)
 
     def accounts(self, caller: Caller, pipeline: str) -> _Accounts:
         """Without a pipeline those of the caller alone, with one those that are about it."""
@@ -158,7 +158,7 @@ class Admission:
     async def _take(self, wanted: Sequence[Wanted]) -> Taken:
         try:
             for account, amount in wanted:
-                if not fits(account.limit, 0.0, amount):
+                if amount > account.limit.capacity:
                     raise _never_fits(account, amount)
             taken = await self._store.take(wanted)
             self.standings.add(taken)
@@ -174,7 +174,7 @@ class Admission:
     def _give(self, taken: Taken, back: Sequence[float]) -> None:
         if any(back):
             taken.give(back)
-            self.standings.give(taken, back)
+            taken.used = [max(0.0, used - amount) for used, amount in zip(taken.used, back, strict=True)]
 
 
 def _unit(wanted: Wanted) -> str:

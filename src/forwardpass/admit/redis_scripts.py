@@ -26,6 +26,7 @@ local function state(key, kind, rate)
     return used, at
   end
   if not used then return 0, now end
+  if at > now then redis.call('HSET', key, 'at', string.format('%.17g', now)) end
   return math.max(0, used - math.max(0, now - at) * rate), now
 end
 

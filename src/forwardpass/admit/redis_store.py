@@ -61,6 +61,12 @@ class RedisStore:
         self._digests: dict[str, str] = {}
         self._telling: asyncio.Task[None] | None = None
 
+    def open(self) -> Self:
+        return self
+
+    def status(self) -> dict[str, object]:
+        return {"accounts": len(self.local), "redis": {"away": self.away, "failures": self.failures}}
+
     async def __aenter__(self) -> Self:
         self._telling = asyncio.create_task(self._tell())
         return self
@@ -207,7 +213,7 @@ def redis_client(url: str, password: str = "", *, answer_s: float = ANSWER_S) ->
     except ValueError as error:
         problem = Problem("settings", "run.redis", "not the address of a Redis", "redis://HOST:PORT/NUMBER")
         raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
-    return Redis(connection_pool=pool)
+    return Redis.from_pool(pool)
 
 
 def _arguments(wanted: Sequence[Wanted]) -> list[str]:

@@ -5,10 +5,11 @@ RateLimit and RateLimit-Policy as in draft-ietf-httpapi-ratelimit-headers, and O
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from forwardpass.admit.policy import DAY_S, full_s, left
-from forwardpass.admit.rules import Account
+from forwardpass.admit.rules import Account, Limit
 from forwardpass.admit.store import Taken
 
 Header = tuple[bytes, bytes]
@@ -27,30 +28,31 @@ class Standing(NamedTuple):
 class Standings:
     """The last that is known of each account."""
 
-    __slots__ = ("_by_account",)
+    __slots__ = ("_taken",)
 
     def __init__(self) -> None:
-        self._by_account: dict[str, Standing] = {}
+        self._taken: list[Taken] = []
 
     def add(self, taken: Taken) -> None:
-        for (account, _), used in zip(taken.wanted, taken.used, strict=True):
-            self._by_account[account.name] = Standing(account, used, taken.wall_s)
-
-    def give(self, taken: Taken, back: Sequence[float]) -> None:
-        for (account, _), amount in zip(taken.wanted, back, strict=True):
-            known = self._by_account[account.name]
-            self._by_account[account.name] = known._replace(used=max(0.0, known.used - amount))
+        """What became of a taking; its ``used`` may go on changing."""
+        self._taken.append(taken)
 
     def headers(self, *, openai: bool) -> list[Header]:
         """Of several limits of one name (a caller's own and everybody's) the one with the least room."""
+        latest = {
+            account.name: Standing(account, used, taken.wall_s)
+            for taken in self._taken
+            for (account, _), used in zip(taken.wanted, taken.used, strict=True)
+        }
         tightest: dict[str, Standing] = {}
-        for standing in self._by_account.values():
+        for standing in latest.values():
             known = tightest.setdefault(standing.account.policy, standing)
-            if standing.share_left < known.share_left:
+            if known is not standing and standing.share_left < known.share_left:
                 tightest[standing.account.policy] = standing
         if not tightest:
             return []
-        headers = [(b"RateLimit-Policy", ", ".join(map(_policy, tightest.values())).encode())]
+        policies = [_policy(name, standing.account.limit) for name, standing in tightest.items()]
+        headers = [(b"RateLimit-Policy", ", ".join(policies).encode())]
         own = [standing for standing in tightest.values() if not standing.account.shared]
         if own:
             headers.append((b"RateLimit", ", ".join(map(_left, own)).encode()))
@@ -60,12 +62,12 @@ class Standings:
         return headers
 
 
-def _policy(standing: Standing) -> str:
-    limit = standing.account.limit
+@lru_cache(maxsize=4096)
+def _policy(name: str, limit: Limit) -> str:
     window = {"rate": limit.rate and limit.capacity / limit.rate, "day": DAY_S, "concurrent": 0.0}[limit.kind]
     seconds = f";w={math.ceil(window)}" if window else ""
     unit = "" if limit.unit == "requests" else f';qu="{limit.unit}"'
-    return f'"{standing.account.policy}";q={math.floor(limit.capacity)}{unit}{seconds}'
+    return f'"{name}";q={math.floor(limit.capacity)}{unit}{seconds}'
 
 
 def _left(standing: Standing) -> str:

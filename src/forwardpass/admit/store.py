@@ -1,6 +1,7 @@
 """Where accounts are kept, as those see it who take from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +30,12 @@ class Taken:
 
 class Store(Protocol):
     """``take`` takes all that is wanted or nothing at all, whoever else takes at the same time."""
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """``async with`` this while it is taken from."""
+
+    def status(self) -> Mapping[str, object]:
+        """For whoever runs the server."""
 
     async def take(self, wanted: Sequence[Wanted]) -> Taken: ...
 

@@ -15,15 +15,16 @@ import msgspec
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.executed import Executed
+from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
+from forwardpass.batching.running import Sent
 from forwardpass.batching.sequences import lost as lost_sequence
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
-from forwardpass.core.pipeline import Batch
 from forwardpass.core.timeline import BatchReport
 
 REPORTS_KEPT = 256
@@ -68,13 +69,12 @@ class Executor(Protocol):
 class Batcher:
     """Runs until cancelled. ``reports`` holds the last batches, newest last."""
 
-    def __init__(self, queue: Queue, batch: Batch, model: CostModel, quarantine: Quarantine, clock: Clock) -> None:
-        self.batch = batch
+    def __init__(self, queue: Queue, forecast: Forecast, quarantine: Quarantine, clock: Clock) -> None:
         self.reports: deque[BatchReport] = deque(maxlen=REPORTS_KEPT)
         self.executed = Executed()
         self._queue = queue
-        self._model = model
-        self._preprocess = CostModel(batch.rows_max)
+        self._forecast = forecast
+        self._preprocess = CostModel()
         self._quarantine = quarantine
         self._probes = Probes(queue, clock)
         self._clock = clock
@@ -87,28 +87,37 @@ class Batcher:
 
     async def _serve(self, executor: Executor) -> None:
         ahead_at: float | None = None
-        last_rows = 0
+        last_rows, last_s = 0, 0.0
         async with asyncio.TaskGroup() as running:
             while True:
-                await executor.vacant(ahead_at)
+                await self._vacant(executor, ahead_at)
                 if ahead_at is None:
-                    await self._linger(executor.index, last_rows)
+                    await self._linger(executor.index, last_rows, last_s)
                 items, reason = await self._next(executor)
                 now = self._clock()
-                rows = sum(item.rows for item in items)
+                last_rows, cost = sum(item.rows for item in items), sum(item.cost for item in items)
                 waited_s = now - min(item.queued_s for item in items)
                 report = BatchReport(
-                    next(self._ids), now, rows, len(items), reason, executor.index, waited_s, self._queue.rows
+                    next(self._ids), now, last_rows, len(items), reason, executor.index, waited_s, self._queue.rows
                 )
-                running.create_task(self._settle(items, executor.submit(items), report))
-                ahead_at = prefetch_at(now, self._model.predict_s(rows), self._preprocess.predict_s(rows))
-                last_rows = rows
+                last_s, starts_s = self._forecast.model.predict_s(cost), now + self._left_s(executor)
+                sent = self._forecast.running.begin(executor.index, now, last_s)
+                running.create_task(self._settle(items, executor.submit(items), report, sent))
+                ahead_at = prefetch_at(starts_s, last_s, self._preprocess.predict_s(cost))
                 if items[0].alone:
                     ahead_at = None
 
-    async def _linger(self, worker: int, last_rows: int) -> None:
-        until = self._clock() + linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows))
-        while linger_s(self._queue.rows, last_rows, self._model.predict_s(last_rows)):
+    async def _vacant(self, executor: Executor, ahead_at: float | None) -> None:
+        self._forecast.running.await_worker(executor.index)
+        await executor.vacant(ahead_at)
+        self._forecast.running.vacant(executor.index)
+
+    def _left_s(self, executor: Executor) -> float:
+        return self._forecast.running.left_s(executor.index, self._clock())
+
+    async def _linger(self, worker: int, last_rows: int, last_s: float) -> None:
+        until = self._clock() + linger_s(self._queue.rows, last_rows, last_s)
+        while linger_s(self._queue.rows, last_rows, last_s):
             left_s = until - self._clock()
             if left_s <= 0.0:
                 return
@@ -122,22 +131,33 @@ class Batcher:
                 await self._queue.arrival(None, executor.index)
                 continue
             if waiting.alone and not idle:  # whoever shares its process would share the blame for its death
-                await executor.vacant(None)
+                await self._vacant(executor, None)
                 idle = True
                 continue
-            decision = release(waiting, self.batch)
+            batch = self._forecast.batch
+            decision = release(waiting, batch)
             if isinstance(decision, Wait):
                 await self._queue.arrival(decision.seconds, executor.index)
                 continue
-            together = self.batch.enabled and not waiting.alone
-            items = self._queue.take(waiting.key, self.batch.rows_max, self.batch.cost_max, together=together)
+            together = batch.enabled and not waiting.alone
+            starts_in_s = self._left_s(executor)
+            items = self._queue.take(
+                waiting.key, batch.rows_max, batch.cost_max, together=together, starts_in_s=starts_in_s
+            )
             if items:
                 return items, decision.reason
+            if starts_in_s > 0.0:  # all would be over before this worker has ended what it is at
+                await self._vacant(executor, None)
 
-    async def _settle(self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport) -> None:
+    async def _settle(
+        self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport, sent: Sent
+    ) -> None:
         try:
-            outcome = await future
-            self._learn(outcome, report)
+            try:
+                outcome = await future
+            finally:
+                busy_s = self._forecast.running.end(sent, self._clock())
+            self._learn(items, outcome, report, busy_s)
             self._scatter(items, outcome, report)
         except WorkerLost as lost:
             self._after_loss(items, lost)
@@ -153,14 +173,15 @@ class Batcher:
                 item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
         self.reports.append(report)
 
-    def _learn(self, outcome: Outcome, report: BatchReport) -> None:
+    def _learn(self, items: list[Item], outcome: Outcome, report: BatchReport, busy_s: float) -> None:
         report.preprocess_s = outcome.preprocess_s
         report.execute_s = outcome.execute_s
         report.postprocess_s = outcome.postprocess_s
-        self._model.observe(report.rows, self._clock() - report.released_s)
-        self._preprocess.observe(report.rows, outcome.preprocess_s)
-        if any(part.rows for part in outcome.parts):  # V2 counts executions that succeeded
-            self.executed.add(report)
+        cost = sum([item.cost for item, part in zip(items, outcome.parts, strict=True) if part.failure is None])
+        if any(part.rows for part in outcome.parts):  # one that failed says little of one that does not
+            self._forecast.model.observe(cost, busy_s)
+            self._preprocess.observe(cost, outcome.preprocess_s)
+            self.executed.add(report)  # V2 counts executions that succeeded
 
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):

@@ -25,9 +25,23 @@ class Deadlines:
     def forget(self, ticket: Ticket) -> None:
         self._watched.discard(ticket)
 
+    async def ended(self, ticket: Ticket) -> None:
+        """Until all its parts are in. Raises the Failure that ended it; what is in too late is no answer either."""
+        self.watch(ticket)
+        try:
+            await ticket.ended
+        finally:
+            self.forget(ticket)
+        if ticket.deadline <= self._clock():  # this process stood still: whatever came meanwhile is looked at first
+            raise _passed()
+
     def _sweep(self) -> None:
         now = self._clock()
         for ticket in [ticket for ticket in self._watched if ticket.deadline <= now]:
             self._watched.discard(ticket)
-            ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the answer was ready"))
+            ticket.finish(_passed())
         self._timer = asyncio.get_running_loop().call_later(RESOLUTION_S, self._sweep) if self._watched else None
+
+
+def _passed() -> Failed:
+    return Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the answer was ready")

@@ -23,9 +23,7 @@ class Work(NamedTuple):
     items: float
 
     def plus(self, other: "Work", share: float = 1.0) -> "Work":
-        return Work(
-            self.rows + share * other.rows, self.cost + share * other.cost, self.items + share * other.items
-        )
+        return Work(self.rows + share * other.rows, self.cost + share * other.cost, self.items + share * other.items)
 
 
 NOTHING = Work(0.0, 0.0, 0.0)

@@ -59,11 +59,11 @@ class Grouping:
         if request.rows <= self._whole_max:
             columns: list[Buffer] = [tensor.data for tensor in request.columns]
             ticket = Ticket(1, deadline, loop)
-            return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now)]
+            return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now, request.tenant)]
         slices = self._slices(request)
         ticket = Ticket(len(slices), deadline, loop)
         return ticket, [
-            self._item(ticket, part, columns, shapes, rows, priority, now)
+            self._item(ticket, part, columns, shapes, rows, priority, now, request.tenant)
             for part, (columns, rows) in enumerate(slices)
         ]
 
@@ -76,13 +76,14 @@ class Grouping:
         rows: int,
         priority: int,
         now: float,
+        tenant: str,
     ) -> Item:
         total = 0
         for column in columns:
             total += len(column)
         cost = float(rows) if self._counts_rows else self._cost(columns, shapes, rows, total)
         key = self._key(columns, shapes, rows) if self._free else None
-        return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now)
+        return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now, tenant=tenant)
 
     def _slices(self, request: Request) -> Slices:
         """Cuts of at most ``_piece_rows``, where rows do not depend on each other."""

@@ -36,11 +36,13 @@ class Line:
             heapq.heappop(self._entries)
         return self._entries[0]
 
-    def put_by(self) -> Entry:
-        """Its head, taken out of the order until it is ``put_back``; it still waits."""
-        entry = self.head()
-        heapq.heappop(self._entries)
-        return entry
+    def put_by(self) -> Entry | None:
+        """The next one, taken out of the order though it still waits, until it is ``put_back``; None after the last."""
+        while self._entries:
+            entry = heapq.heappop(self._entries)
+            if entry[2] in self._waiting:
+                return entry
+        return None
 
     def put_back(self, entry: Entry) -> None:
         heapq.heappush(self._entries, entry)

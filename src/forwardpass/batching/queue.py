@@ -1,21 +1,20 @@
 """What waits for a worker: bounded, ordered by class, then in turn between tenants, then by deadline; grouped by batch key.
 
-Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop. See ``shares`` for
-whose turn it is, ``room`` for who leaves when it is full, ``filling`` for what a batch is made of.
+Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop. ``contents`` says
+whose turn it is, ``admission`` who may come and who leaves for it, ``filling`` what a batch is made of.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import count
 
+from forwardpass.batching.admission import Admission
 from forwardpass.batching.arrivals import Arrivals
-from forwardpass.batching.classes import ALONE, NAMES, rank_of
+from forwardpass.batching.classes import NAMES, rank_of
+from forwardpass.batching.contents import Contents
 from forwardpass.batching.filling import Filling
-from forwardpass.batching.forecast import HEADROOM, NOTHING, Forecast, Work, retry_after_s
-from forwardpass.batching.lines import Group, Line
+from forwardpass.batching.forecast import HEADROOM, Forecast, Work, retry_after_s
 from forwardpass.batching.policy import Waiting
-from forwardpass.batching.room import Amount, Room, amount_of
-from forwardpass.batching.shares import Lane, charge_of
 from forwardpass.batching.ticket import Item
+from forwardpass.core.caller import PRIORITIES
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Queue as QueueLimits
@@ -25,22 +24,23 @@ class Queue:
     """Items of one variant. ``put`` refuses what is over a bound, at once and by the bound's name."""
 
     def __init__(self, limits: QueueLimits, forecast: Forecast, clock: Clock) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self.lanes = [Lane() for _ in range(len(NAMES) + 1)]  # by rank
-        self._limits = limits
         self._forecast = forecast
         self._clock = clock
-        self._waiting: dict[int, Item] = {}
-        self._groups: dict[Hashable, Group] = {}
-        self._for_worker: dict[int | None, int] = {}  # items, None: for any
-        self._room = Room()
-        self._numbers = count(1)
-        self._arrivals = Arrivals(lambda worker: bool(self._for_worker.get(None) or self._for_worker.get(worker)))
+        self._contents = Contents()
+        self._admission = Admission(limits, forecast, self._contents, clock)
+        self._arrivals = Arrivals(self._contents.anything_for)
+
+    @property
+    def rows(self) -> int:
+        return self._contents.rows
+
+    @property
+    def bytes(self) -> int:
+        return self._contents.bytes
 
     @property
     def items(self) -> int:
-        return len(self._waiting)
+        return len(self._contents.items)
 
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Others may have to leave for it: their tickets end with shed.
@@ -48,33 +48,32 @@ class Queue:
         Raises Failed queue_full, queue_bytes_full, queue_wait_too_long. A version that has nothing to do takes
         anything, whatever is predicted: its rows and bytes were bounded at the door.
         """
-        if self._waiting or not self._forecast.running.idle:
-            self._admit(items)
+        if self.items or not self._forecast.running.idle:
+            self._admission.admit(items)
         for item in items:
-            self._push(item)
-        self._room.add(items)
+            self._contents.push(item)
+        self._contents.room.add(items)
         self._arrivals.came()
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Return items whose batch was lost; they were admitted before, so no bound applies."""
         for item in items:
             if item.live:
-                self._push(item)
+                self._contents.push(item)
                 self._arrivals.came()
 
     def discard(self, items: Sequence[Item], *, probes: bool = False) -> None:
         """Forget items nobody waits for any more, ``probes`` too; those already taken are none of the queue's business."""
         for item in items:
             if item.number and (probes or not item.alone):
-                self._leave(item)
+                self._contents.leave(item)
 
     def view(self, now: float, worker: int = 0) -> Waiting | None:
         """The group whose first item is the next of those this worker may run, or None when there is none."""
-        line = next(self._lines(worker), None)
-        if line is None:
+        item = self._contents.next_for(worker)
+        if item is None:
             return None
-        item = self._waiting[line.head()[2]]
-        group = self._groups[item.key]
+        group = self._contents.groups[item.key]
         return Waiting(item.key, group.rows, group.cost, now - group.oldest_s(), item.alone)
 
     def take(
@@ -85,36 +84,34 @@ class Queue:
         None that is over, nor, when more waits than one batch takes, one that would be over before its answer is there:
         its ticket ends. A batch that ``starts_in_s`` takes none that would be over by then; they go on waiting.
         """
-        group = self._groups.get(key)
+        group = self._contents.groups.get(key)
         if group is None:
             return []
         filling = Filling(rows_max if together else 0, cost_max, self._clock(), starts_in_s)
         if together and group.rows > rows_max:
             filling.ready_in_s = HEADROOM * self._forecast.full_batch_s(group.cost * rows_max / group.rows)
-        taken, over, late = filling.fill(group, self.lanes, self._waiting)
+        taken, over, late = filling.fill(group, self._contents.lanes, self._contents.items)
         for item in taken:
-            self._leave(item)
-            self.lanes[_rank(item)].charge(item)
+            self._contents.charge(item)
+            self._contents.leave(item)
             item.take()
         for item in over:
             item.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run"))
-            self._leave(item)
+            self._contents.leave(item)
         for item in late:
             text = "queue: more waits than predicted, and the answer would come after the deadline"
             item.ticket.finish(Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=retry_after_s(filling.ready_in_s)))
-            self._leave(item)
+            self._contents.leave(item)
         return taken
 
     def predicted_wait_s(self) -> float:
         """How long one more row of standard priority, whose deadline is far, would wait behind all of its class."""
-        ahead = NOTHING
-        for lane in self.lanes[: rank_of(5) + 1]:
-            ahead = ahead.plus(lane.work)
-        return self._forecast.wait_and_run_s(self._clock(), ahead, Work(1.0, 1.0, 1.0), len(self._groups))[0]
+        ahead = self._contents.work_of(range(rank_of(PRIORITIES["standard"]) + 1))
+        return self._admission.predict_s(ahead, Work(1.0, 1.0, 1.0))[0]
 
     def by_class(self) -> Mapping[str, int]:
         """How many items wait."""
-        return {name: self.lanes[rank].items for rank, name in enumerate(NAMES, 1)}
+        return {name: self._contents.lanes[rank].items for rank, name in enumerate(NAMES, 1)}
 
     async def arrival(self, timeout_s: float | None = None, worker: int = 0) -> None:
         """Until something comes that this worker may run, or the time is over; see ``Arrivals.wait``."""
@@ -127,4 +124,4 @@ class Queue:
         return items
 
     def waiting(self) -> Iterator[Item]:
-        return iter(self._waiting.values())
+        return iter(self._contents.items.values())

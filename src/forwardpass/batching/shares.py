@@ -34,7 +34,7 @@ def slot_of(item: Item) -> Slot:
 class Share:
     """What one tenant has waiting in one class. ``tag``: see above; ``lines``: by key."""
 
-    __slots__ = ("bytes", "charge", "cost", "items", "lines", "number", "rows", "tag", "tenant", "_last", "_slots")
+    __slots__ = ("_last", "_slots", "bytes", "charge", "cost", "items", "lines", "number", "rows", "tag", "tenant")
 
     def __init__(self, tenant: str, tag: int, number: int) -> None:
         self.tenant = tenant

@@ -99,11 +99,17 @@ class Item(msgspec.Struct, eq=False):
     alone: bool = False  # runs in a batch of its own: a member of a batch whose worker died
     until_s: float = 0.0  # it waits so long to run alone, also when its caller has left
     deaths: int = 0  # workers that died with it
-    waiting: bool = False
+    number: int = 0  # by which the queue knows it while it waits there
+    tenant: str = ""
     taken: bool = False  # out of the queue for a batch, once at least
     result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
     held: Held | None = None
     left_s: float = math.inf  # when its worker was told that nobody waits for it any more
+
+    @property
+    def waiting(self) -> bool:
+        """In the queue now."""
+        return self.number > 0
 
     @property
     def worker(self) -> int | None:

@@ -40,11 +40,16 @@ class Caller(msgspec.Struct, frozen=True):
     expires_s: float | None = None  # seconds since 1970; a stream ends then
 
     def may(self, scope: str, pipeline: str = "") -> bool:
-        """Whether a route of that scope is for it; ``pipeline``, where one is meant, must be one it may ask."""
+        """Whether a route of that scope is for it; ``pipeline``, where one is meant, must be one it may ask.
+
+        Where none is known yet it is enough that there is one.
+        """
         if scope == "open":
             return True
-        if scope == "infer":
+        if scope == "infer" and pipeline:
             return "infer" in self.scopes or f"infer:{pipeline}" in self.scopes
+        if scope == "infer":
+            return any(own.startswith("infer") for own in self.scopes)
         if scope == "read":
             return not pipeline or "admin" in self.scopes or self.may("infer", pipeline)
         return scope in self.scopes

@@ -16,6 +16,9 @@ TaskScale = Literal["as_is", "cosine", "logit"]
 
 FieldKind = Literal["tensor", "text", "texts", "json", "image", "audio", "bytes", "number", "category", "ragged"]
 
+GuardMode = Literal["block", "mask", "flag", "shadow"]
+Pii = Literal["email", "phone", "iban", "card", "ip", "key"]
+
 ENCODED = frozenset({"image", "audio", "bytes"})
 """Kinds whose values are bytes: base64 in JSON."""
 
@@ -160,6 +163,28 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """A rule on the texts that come in or go out, with one check. Its verdicts never hold what it saw."""
+
+    name: str  # letters, digits, ".", "_" and "-"; verdicts, refusals and metrics carry it
+    on: Literal["input", "output"]
+    mode: GuardMode = "block"  # block: the row fails; mask: what was found is replaced; flag: told; shadow: only in the receipt
+    fields: tuple[str, ...] = ()  # which inputs or outputs; () = every one that holds text
+    deny: tuple[str, ...] = ()  # regular expressions (RE2) that must match nothing
+    allow: tuple[str, ...] = ()  # regular expressions of which one must match the whole text
+    words: tuple[str, ...] = ()  # words and phrases, however they are written
+    words_file: str = ""  # the same, one a line of a UTF-8 file of the folder
+    words_are: Literal["denied", "allowed"] = "denied"  # allowed: every other word is found
+    length_max: int | None = None  # characters of a text
+    length_min: int | None = None
+    pii: tuple[Pii, ...] = ()  # personal data and secrets: email, phone, iban, card, ip, key
+    schema: str = ""  # a JSON schema that JSON, or a text of it, must fit: a file of the folder, or the schema as text
+    judge: str = ""  # another pipeline that is served here and takes one text
+    when: str = ""  # of the judge's outputs: a CEL expression that is true of what is found
+    on_failure: Literal["block", "pass"] = "block"  # where the judge gives no answer
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """What a request costs, in units that quotas count (``cost_per_day``) and receipts show."""
 
@@ -177,6 +202,7 @@ class Pipeline:
     outputs: tuple[str, ...] = ()  # () = what the last step wrote
     description: str = ""
     rules: tuple[Rule, ...] = ()  # applied in this order after the last step
+    guards: tuple[Guard, ...] = ()  # those on inputs before the first step, those on outputs after the rules
     checks: Checks = field(default_factory=Checks)
     batch: Batch = field(default_factory=Batch)
     queue: Queue = field(default_factory=Queue)
@@ -275,4 +301,5 @@ class Version:
     folder: str
     definition: Pipeline
     trusted: bool = False  # own code in it may run
+    policy: str = ""  # sha256 of the operator's guards that are around it, hex
     signers: tuple[str, ...] = ()  # ids of the keys that signed it, of those the operator named

@@ -127,6 +127,7 @@ _CALLERS_FAULT = frozenset(
         Code.INVALID_INPUT, Code.INPUT_TOO_LARGE, Code.MISSING_FIELD, Code.WRONG_TYPE, Code.OUT_OF_RANGE,
         Code.INVALID_UTF8, Code.SHAPE_MISMATCH, Code.UNKNOWN_FIELD, Code.DATATYPE_MISMATCH,
         Code.IMAGE_INVALID, Code.IMAGE_TRUNCATED, Code.AUDIO_FORMAT, Code.AUDIO_INVALID, Code.RULE_REFUSED,
+        Code.GUARD_BLOCKED,
     }
 )  # fmt: skip
 """Codes with which a step in the worker refuses a row; everything else that comes from there is the server's fault."""

@@ -21,13 +21,14 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
         plan = build(load.version, threads=load.threads, settings=load.settings)
         rows_max = load.version.definition.batch.rows_max
         again = load.settings is not None
-        alone = rows_alone(plan, 1) if again else rows_alone(plan)
+        bare = plan.unguarded()
+        alone = rows_alone(bare, 1) if again else rows_alone(bare)
         if again:  # the front goes by the first load
             tested = SelfTest(load.independent, load.independent, 0.0, "tested at the first load", 0)
         else:
-            tested = self_test(plan, alone, rows_max)
+            tested = self_test(bare, alone, rows_max)
         plan.independent = tested.independent
-        warnings = [*plan.warnings, *warm_up(plan, alone, tested, 1 if again else rows_max)]
+        warnings = [*plan.warnings, *warm_up(bare, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
         send(Kind.REFUSED, wire.encode(RefusedLoad(error.code, problems, error.detail[-DETAIL_BYTES_MAX:])))

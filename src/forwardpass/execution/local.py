@@ -110,7 +110,8 @@ class LocalWorker:
         try:
             plan = self._plan = build(self._version, threads=self._threads, own=self._own)
             rows_max = self._version.definition.batch.rows_max
-            tested = self_test(plan, rows_alone(plan), rows_max)
+            bare = plan.unguarded()
+            tested = self_test(bare, rows_alone(bare), rows_max)
             plan.independent = tested.independent
         except Misconfigured as refusal:
             self._refusal = refusal

@@ -19,6 +19,7 @@ from forwardpass.execution.model_step import ModelStep
 from forwardpass.execution.task import Walked, task_of
 from forwardpass.execution.token_inputs import Readers
 from forwardpass.steps.catalogue import kind_of, kinds
+from forwardpass.steps.guard.placing import input_guards, output_guards
 from forwardpass.steps.kind import FILE
 from forwardpass.steps.protocol import Batch, Column, Context, Prepared, StepKind, Watched
 from forwardpass.steps.rules.verdicts import prepare as apply_rules
@@ -55,6 +56,8 @@ class Plan:
     models: Sequence[Stage]
     after: Sequence[Stage]
     loaded: Sequence[ModelStep]
+    guards: Sequence[Stage] = ()  # on inputs, ahead of ``before``
+    guards_behind: Sequence[Stage] = ()  # on outputs, behind ``after``
     independent: bool = False  # proved by the self-test: a row's answer is the same with others and without
     preparing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,6 +75,7 @@ class Plan:
 
     def preprocess(self, batch: Batch) -> None:
         with self.preparing:
+            _run(self.guards, batch)
             _run(self.before, batch)
 
     def execute(self, batch: Batch) -> None:
@@ -80,12 +84,17 @@ class Plan:
     def postprocess(self, batch: Batch) -> None:
         """The rest with the rules, then the checks. Afterwards every output is a column of the batch, also when no row is left."""
         _run(self.after, batch)
+        _run(self.guards_behind, batch)
         if batch.rows:
             check(self.signature.outputs, self.definition.checks, batch)
             batch.settle()
             withhold(batch)
         if not batch.rows:
             batch.columns.update({output.name: no_rows(output) for output in self.signature.outputs})
+
+    def unguarded(self) -> "Plan":
+        """The same without guards, for rows that are made up: whether a row is let in says nothing of the others."""
+        return replace(self, guards=(), guards_behind=())
 
     def outputs(self, batch: Batch) -> dict[str, Column]:
         """What came of the rows that are alive, by output name, after ``postprocess``."""
@@ -149,6 +158,8 @@ class _Walked:
     outputs: tuple[Field, ...]
     token_inputs: frozenset[str]
     task: Task | None
+    guards: Sequence[Prepared]
+    guards_behind: Sequence[Prepared]
 
 
 def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, ...], context: Context) -> _Walked:
@@ -156,6 +167,9 @@ def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, 
     columns = Signature(inputs, ()).columns
     known = {column.name: column for column in columns}
     readers = Readers(columns)
+    guarded = Watched(known)
+    guards = input_guards(definition, guarded, context.folder)
+    readers.read(guarded, takes_ids=False)
     outside: list[dict[str, Field]] = []  # the fields of the rows whose elements are worked on
     stages: list[Stage] = []
     last: Sequence[Field] = ()
@@ -188,7 +202,8 @@ def _walk(definition: Pipeline, steps: Sequence[StepKind], inputs: tuple[Input, 
         stages.append(Stage(apply_rules(definition, watched, outputs), 0, False))
         readers.read(watched, takes_ids=False)
     task = task_of(Walked(definition, inputs, outputs, makers, context.folder))
-    return _Walked(stages, outputs, readers.token_inputs(outputs), task)
+    behind = output_guards(definition, {output.name: output for output in outputs}, context.folder)
+    return _Walked(stages, outputs, readers.token_inputs(outputs), task, guards, behind)
 
 
 def _outputs(definition: Pipeline, known: Mapping[str, Field], last: Sequence[Field]) -> tuple[Field, ...]:
@@ -233,6 +248,8 @@ def _plan(
         models=stages[first:behind],
         after=stages[behind:],
         loaded=tuple(models.values()),
+        guards=[Stage(run, 0, False) for run in walked.guards],
+        guards_behind=[Stage(run, 0, False) for run in walked.guards_behind],
     )
 
 

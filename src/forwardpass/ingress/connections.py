@@ -62,11 +62,11 @@ class OpenConnections:
         return len(self._open)
 
     def arrive(self, address: str) -> bool:
-        """Count in what shakes hands; whether there is room for it, so that it will have to be counted out again."""
+        """Count in what arrives; whether there is room for it, so that it will have to be counted out again."""
         limits = self._limits
         over = len(self._open) + self._arriving.total() + 1 - limits.connections_max
         here = self._addresses[address] + self._arriving[address] + 1 - limits.connections_per_address_max
-        if over > REFUSALS_MAX or here > REFUSALS_MAX:
+        if over > REFUSALS_MAX or (address and here > REFUSALS_MAX):
             return False
         self._arriving[address] += 1
         return True

@@ -20,7 +20,7 @@ TAKEN = frozenset(
         "accept", "authorization", "content-encoding", "content-type", "idempotency-key",
         "inference-header-content-length", "openai-organization", "openai-project", "traceparent", "tracestate",
         "x-amzn-sagemaker-custom-attributes", "x-amzn-sagemaker-session-id", "x-amzn-sagemaker-target-model",
-        "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-request-deadline-ms", "x-request-id",
+        "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms", "x-request-id",
         "x-request-priority", "x-sequence-end", "x-sequence-id", "x-sequence-start",
     )
 )  # fmt: skip

@@ -63,8 +63,8 @@ class Edge:
         if self.origins.asks(http) if route is None else route.scope == "open":
             return ANONYMOUS
         caller = await self.identify(http)
-        # Which pipeline a body means is known once it is read: then ``Inference.route`` looks.
-        if route is not None and (pipeline or route.scope != "infer"):
+        if route is not None:
+            # Which pipeline a body means is known once it is read: then ``Inference.route`` looks.
             allow(caller, route.scope, pipeline)
         if self.quotas is not None:
             http.admission = self.quotas.admission(caller, len(http.body))

@@ -60,7 +60,11 @@ class HttpServer:
         self.refused: Counter[Code] = Counter()
         self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
         self.connections = OpenConnections(limits, clock)
-        self.listeners = Listeners(lambda: _Connection(self), self.connections, limits, tls)
+        self.listeners = Listeners(self.connection, self.connections, limits, tls)
+
+    def connection(self) -> asyncio.Protocol:
+        """What reads one connection and answers it."""
+        return _Connection(self)
 
     async def start(self, *, sock: socket.socket) -> None:
         """Serve what connects to a listening socket, without TLS to a Unix one. May be called for several."""

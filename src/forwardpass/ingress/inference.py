@@ -30,7 +30,11 @@ class Inference:
     """
 
     def __init__(
-        self, handle: Handle, clock: Clock, pipeline_default: str = "", starting: Callable[[], bool] = lambda: False,
+        self,
+        handle: Handle,
+        clock: Clock,
+        pipeline_default: str = "",
+        starting: Callable[[], bool] = lambda: False,
         refuse_work: Callable[[], None] = lambda: None,
     ) -> None:
         self.handle = handle

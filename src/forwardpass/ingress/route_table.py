@@ -118,8 +118,8 @@ ROUTES: tuple[Route, ...] = (
     _get("/v2/models/stats", "statistics", "counts and times of all versions"),  # before a pipeline of that name
     _get(MODEL, "model_metadata", "inputs and outputs"),
     _get(VERSION, "model_metadata", "inputs and outputs, of one version"),
-    _get(f"{MODEL}/ready", "model_ready", "this pipeline answers", scope="open"),
-    _get(f"{VERSION}/ready", "model_ready", "this version answers", scope="open"),
+    _get(f"{MODEL}/ready", "model_ready", "this pipeline answers"),
+    _get(f"{VERSION}/ready", "model_ready", "this version answers"),
     _get(f"{MODEL}/batches", "batches", "why the last batches had their size"),
     _get(f"{VERSION}/batches", "batches", "the same, of one version"),
     _get(f"{MODEL}/stats", "statistics", "counts and times of this pipeline's versions"),

@@ -130,7 +130,7 @@ def _openai_error(failure: Failure, status: int) -> dict[str, object]:
 _TEI_TYPES: dict[Code, str] = {
     Code.NOT_READY: "unhealthy", Code.SHUTTING_DOWN: "unhealthy", Code.MODEL_UNAVAILABLE: "unhealthy",
     Code.QUEUE_FULL: "overloaded", Code.QUEUE_BYTES_FULL: "overloaded", Code.QUEUE_WAIT_TOO_LONG: "overloaded",
-    Code.TOO_MANY_CONNECTIONS: "overloaded", Code.MISSING_FIELD: "empty",
+    Code.TOO_MANY_CONNECTIONS: "overloaded", Code.SHED: "overloaded", Code.MISSING_FIELD: "empty",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from forwardpass.core.clock import Clock, iso8601, monotonic_s, wall_s
 from forwardpass.observe.receipts import Record
-from forwardpass.observe.redaction import Redaction
+from forwardpass.observe.redaction import Redaction, without_messages
 
 LINES_MAX = 10_000  # that wait for whoever reads standard error
 WRITE_LINES_MAX = 100  # at one time
@@ -31,7 +31,10 @@ _requests = logging.getLogger("forwardpass.requests")
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """What is logged, and how; ``verbose`` adds a line for each request, ``iso`` writes times as ISO 8601 has them."""
+    """What is logged, and how; ``iso`` writes times as ISO 8601 has them.
+
+    ``verbose`` adds a line for each request, and to what failed the exception's message: it may repeat what was sent.
+    """
 
     info: bool = True
     warning: bool = True
@@ -53,6 +56,7 @@ class JsonLines(logging.Formatter):
     def __init__(self, redaction: Redaction | None = None) -> None:
         super().__init__()
         self.iso = False
+        self.messages = False  # of exceptions, which may repeat what a client sent
         self._redaction = Redaction() if redaction is None else redaction
 
     def format(self, record: logging.LogRecord) -> str:
@@ -63,15 +67,17 @@ class JsonLines(logging.Formatter):
             "part": record.name,
             "text": self._redaction.text(record.getMessage())[:VALUE_CHARACTERS_MAX],
         }
-        for name, value in getattr(record, "event", {}).items():
-            fields[name] = (
-                value
-                if isinstance(value, (int, float, bool, type(None)))
-                else str(self._redaction.field(name, _searchable(value)))[:VALUE_CHARACTERS_MAX]
-            )
+        event = getattr(record, "event", {})
+        for name, value in event.items():
+            if isinstance(value, (int, float, bool, type(None))):
+                fields[name] = value
+                continue
+            told = str(value) if self.messages or "request" not in event else without_messages(str(value))
+            fields[name] = str(self._redaction.field(name, told[-TRACE_CHARACTERS_MAX:]))[:VALUE_CHARACTERS_MAX]
         if record.exc_info:
-            trace = self.formatException(record.exc_info)[-TRACE_CHARACTERS_MAX:]
-            fields["trace"] = self._redaction.text(trace)[-VALUE_CHARACTERS_MAX:]
+            trace = self.formatException(record.exc_info)
+            trace = trace if self.messages else without_messages(trace)
+            fields["trace"] = self._redaction.text(trace[-TRACE_CHARACTERS_MAX:])[-VALUE_CHARACTERS_MAX:]
         line = json.dumps(fields)
         if len(line) > LINE_BYTES_MAX:  # escapes can make six characters of one
             line = json.dumps(
@@ -234,6 +240,8 @@ def choose(choice: LogChoice) -> None:
         sink.choice = choice
         if isinstance(sink.formatter, JsonLines | TextLines):
             sink.formatter.iso = choice.iso
+        if isinstance(sink.formatter, JsonLines):
+            sink.formatter.messages = choice.verbose
     logging.getLogger("forwardpass").setLevel(logging.DEBUG if choice.verbose else logging.INFO)
 
 

@@ -53,6 +53,38 @@ _FORMS = (
 _WORD = re.compile(r"""[^\s"'<>]+""")
 
 
+_TRACEBACK = "Traceback (most recent call last):"
+_NEXT_ERROR = ("During handling of the above", "The above exception was")
+_BEGIN = re.compile(rf"{re.escape(_TRACEBACK)}|\n  File ")
+_KIND = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def without_messages(trace: str) -> str:
+    """A traceback as frames and classes: a message may repeat what a client sent. Text that is none stays as it is."""
+    begin = _BEGIN.search(trace)
+    if begin is None:
+        return trace
+    kept: list[str] = []  # of what is before it is not known whether it is the end of another one's message
+    frame_lines, raised = 0, False
+    for line in trace[begin.start() :].split("\n"):
+        if line.startswith((_TRACEBACK, *_NEXT_ERROR)):
+            raised = False
+            kept.append(line)
+        elif raised:
+            continue
+        elif line.startswith("  File "):
+            frame_lines = 2  # its source, and marks below it
+            kept.append(line)
+        elif line.startswith("    ") and frame_lines:
+            frame_lines -= 1
+            kept.append(line)
+        elif line and not line.startswith(" "):
+            kind = _KIND.match(line)
+            kept.append(kind[0] if kind else HIDDEN)
+            raised = True
+    return "\n".join(kept)
+
+
 class Redaction:
     """Replaces secrets by ``***``: those that have a known form, and the ones it is given."""
 

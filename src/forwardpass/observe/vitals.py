@@ -3,7 +3,7 @@
 import asyncio
 import ctypes
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from forwardpass.core.clock import Clock
@@ -14,12 +14,12 @@ _log = logging.getLogger("forwardpass.observe")
 
 
 class Vitals:
-    """``shrink`` are parts that keep what they could do without; each drops some and says how many."""
+    """``shrinking`` are parts that keep what they could do without; each drops some and says how many."""
 
-    def __init__(self, memory_share_max: float, clock: Clock, shrink: Sequence[Callable[[], int]] = ()) -> None:
+    def __init__(self, memory_share_max: float, clock: Clock) -> None:
+        self.shrinking: list[Callable[[], int]] = []
         self.watchdog = Watchdog(clock)
         self.pressure = Pressure(memory_share_max)
-        self._shrink = shrink
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -39,7 +39,7 @@ class Vitals:
                 share = self.pressure.memory.share if self.pressure.memory else 0.0
                 event = {"level": level.name.lower(), "share": round(share, 3)}
                 _log.warning("memory pressure", extra={"event": event})
-            if level >= Level.SHRINK and sum([shrink() for shrink in self._shrink]):
+            if level >= Level.SHRINK and sum([shrink() for shrink in self.shrinking]):
                 await asyncio.to_thread(_give_back)
             await asyncio.sleep(LOOK_S)
 

@@ -14,6 +14,7 @@ from forwardpass.core.pipeline import (
     Batch,
     Checks,
     Golden,
+    Guard,
     Input,
     InputType,
     Padding,
@@ -28,6 +29,7 @@ from forwardpass.core.pipeline import (
 )
 from forwardpass.core.tensor import DATATYPES, RANK_MAX
 from forwardpass.pipeline.price_section import PRICE
+from forwardpass.pipeline.guards_section import GUARD
 from forwardpass.pipeline.task_section import TASK
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.pipeline.toml_values import (
@@ -80,6 +82,7 @@ def _plain_form(value: Any) -> Any:
             | Workers()
             | Price()
             | Golden()
+            | Guard()
         ):
             form = {}
             for spec in dataclasses.fields(value):
@@ -232,6 +235,7 @@ _PIPELINE = table(
         "inputs": list_of(_INPUT, count_max=256),
         "steps": list_of(_step, count_max=256),
         "rules": list_of(_RULE, count_max=256),
+        "guards": list_of(GUARD, count_max=64),
         "checks": _CHECKS,
         "batch": _BATCH,
         "queue": _QUEUE,

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from forwardpass.batching.classes import priority_of
 from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
 from forwardpass.batching.ticket import Item, Part
@@ -78,11 +79,7 @@ class Handle:
             if variant.ended:  # nobody would take from its queue
                 raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
             variant.queue.put(items)
-            self._deadlines.watch(ticket)
-            try:
-                await ticket.ended
-            finally:
-                self._deadlines.forget(ticket)
+            await self._deadlines.ended(ticket)
             entry.parts = ticket.parts()
             answer = self._respond(variant, request, entry.parts)
             return answer
@@ -105,6 +102,7 @@ class Handle:
         deadline = self._deadline(request)
         if deadline <= now:
             raise Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was admitted")
+        request.priority = priority_of(request)
         fixed = variant.signature.fixed_rows
         if fixed not in (None, 1, request.rows):
             text = f"the model takes exactly {fixed} rows; {request.rows} were sent"

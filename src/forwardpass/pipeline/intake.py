@@ -249,7 +249,7 @@ def refusals(look: Look, draft: Path, models: Iterable[str]) -> tuple[Problem, .
 
 
 def references(draft: Path, model: str) -> tuple[onnx_file.External, ...]:
-    """The external data a copied ONNX file refers to."""
+    """The external data that an ONNX file in this folder refers to."""
     with (draft / model).open("rb") as file:
         return onnx_file.external_data(file.fileno(), model)
 

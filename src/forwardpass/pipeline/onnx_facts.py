@@ -63,7 +63,12 @@ def facts(path: Path) -> Facts:
         if not size:
             raise invalid(path.name, "an empty file")
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            return _model(Walk(data, path.name), size)
+            return facts_of(data, path.name)
+
+
+def facts_of(data: mmap.mmap, name: str) -> Facts:
+    """``facts`` of a mapped file."""
+    return _model(Walk(data, name), len(data))
 
 
 def _model(walk: Walk, size: int) -> Facts:

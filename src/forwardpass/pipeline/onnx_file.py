@@ -37,7 +37,7 @@ _BITS = {
 }  # fmt: skip
 """Bits per element of TensorProto.DataType; strings (8) cannot be external."""
 
-_NUMBERS = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f])++", re.DOTALL)
+NUMBERS = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f])++", re.DOTALL)
 """A run of an attribute's floats or ints, unpacked: a tree model has millions, and none leads to a tensor."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -133,7 +133,7 @@ class Walk:
                 externals += self._tensor(begin, end)
                 continue
             inner = _INNER[kind]
-            for number, wire, first, last in self.fields(begin, end, _NUMBERS if kind == "attribute" else None):
+            for number, wire, first, last in self.fields(begin, end, NUMBERS if kind == "attribute" else None):
                 if kind == "model":
                     seen.add(number)
                 if wire == _BYTES and number in inner:

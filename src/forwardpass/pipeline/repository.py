@@ -119,7 +119,34 @@ def take_in(
         if not _moved(draft, entries, folder):
             verify(folder, digest)
     understood = resolved(pipeline, folder)
-    return Version(found.pipeline, found.number, digest, str(folder), understood, digest in trusted, signed_by)
+    return Version(found.pipeline, found.number, digest, str(folder), understood, digest in trusted, signers=signed_by)
+
+
+def examine(found: Found, *, kinds: Mapping[str, StepKind]) -> Pipeline:
+    """What a version is to be, by looking only: nothing is copied, hashed or waited for, so that it may change afterwards.
+
+    Raises Misconfigured with what ``take_in`` would refuse, but for digests, signatures and trust.
+    """
+    try:
+        with Source(found.folder, found.model_file) as source:
+            look = source.look()
+            models = [name for name in look.files if onnx_file.is_onnx(name)]
+            if source.wanted:
+                source.wanted |= {
+                    external.location
+                    for model in models
+                    for external in references(found.folder, model)
+                    if not name_problem(external.location)
+                }
+                look = source.look()
+        problems = refusals(look, found.folder, models)
+    except OSError as error:
+        problem = Problem(str(found.source), "", "cannot be read", "readable files")
+        raise Misconfigured(Code.LOAD_FAILED, (problem,), detail=str(error)) from error
+    if problems:
+        raise Misconfigured(Code.MODEL_INVALID, problems)
+    entries = {name: manifest.Entry(size, "") for name, (_, _, size, _) in look.files.items()}
+    return _definition(found.folder, entries, found.source, kinds)
 
 
 def signatures_of(found: Found) -> tuple[Signature, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Input, Pipeline, Rule, Step
-from forwardpass.pipeline import golden_files, price_section, task_section
+from forwardpass.pipeline import golden_files, guards_section, price_section, task_section
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
@@ -51,6 +51,7 @@ def findings(
     yield from _steps(pipeline, folder, kinds)
     yield from _outputs_and_checks(pipeline)
     yield from _verdicts(pipeline, document)
+    yield from guards_section.findings(pipeline, folder)
     yield from _batch(pipeline, _table(document, "batch"))
     yield from _padding(pipeline)
     yield from _sequence(pipeline, kinds)

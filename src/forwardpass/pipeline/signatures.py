@@ -111,9 +111,7 @@ def sign(statement: Statement, key_file: Path) -> Signature:
     """Raises Misconfigured for a file that holds no private Ed25519 key without a passphrase."""
     key = _private_key(key_file)
     raw = base64.b64encode(key.sign(statement.signed_bytes())).decode()
-    return Signature(
-        key_id(key.public_key()), _ALGORITHM, statement.pipeline, statement.number, statement.digest, raw
-    )
+    return Signature(key_id(key.public_key()), _ALGORITHM, statement.pipeline, statement.number, statement.digest, raw)
 
 
 def new_key(file: Path) -> tuple[Path, str]:
@@ -127,9 +125,7 @@ def new_key(file: Path) -> tuple[Path, str]:
     key = ed25519.Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     for place, data, mode in ((file, private, 0o600), (public_file, public, 0o644)):
         try:
             descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -161,6 +157,10 @@ def joined(old: Sequence[Signature], new: Signature) -> tuple[Signature, ...]:
     said = (new.pipeline, new.version, new.digest)
     kept = [each for each in old if (each.pipeline, each.version, each.digest) == said and each.key != new.key]
     return (*kept, new)
+
+
+def cannot_write(place: Path, detail: str) -> Misconfigured:
+    return _bad_key(str(place), "cannot be written", "a folder that may be written to", detail=detail)
 
 
 def _decoded(plain: Any, file: str) -> Signature:
@@ -209,7 +209,9 @@ def _public_key(value: str) -> "Ed25519PublicKey":
             return ed25519.Ed25519PublicKey.from_public_bytes(raw)  # type: ignore[no-any-return] # typed as Any
         key = serialization.load_pem_public_key(_key_bytes(Path(value), "run.signers"))
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise _bad_key(show(value), "no public key in PEM", "an Ed25519 public key", "run.signers", str(error)) from error
+        raise _bad_key(
+            show(value), "no public key in PEM", "an Ed25519 public key", "run.signers", str(error)
+        ) from error
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise _bad_key(show(value), "a public key of another algorithm", "an Ed25519 public key", "run.signers")
     return key  # type: ignore[no-any-return] # typed as Any
@@ -222,7 +224,7 @@ def _private_key(file: Path) -> "Ed25519PrivateKey":
     try:
         key = serialization.load_pem_private_key(_key_bytes(file, "--key"), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: there is a passphrase
-        allowed = "an Ed25519 private key in PEM without a passphrase: forwardpass sign --new-key FILE"
+        allowed = "what forwardpass sign --new-key writes: an Ed25519 private key in PEM, not encrypted"
         raise _bad_key(str(file), "no private key that can be used", allowed, "--key", str(error)) from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise _bad_key(str(file), "a private key of another algorithm", "an Ed25519 private key", "--key")

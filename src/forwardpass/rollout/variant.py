@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from forwardpass.batching.batcher import Batcher
-from forwardpass.batching.cost import CostModel
 from forwardpass.batching.executed import Executed
+from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
@@ -48,15 +48,14 @@ class Variant:
         self.batch = definition.batch
         self.batching_reason = "on"
         self.answered = Answered()
-        model = CostModel(definition.batch.rows_max)
-        self.queue = Queue(definition.queue, model, clock)
+        self.forecast = Forecast(definition.batch, definition.workers.count)
+        self.queue = Queue(definition.queue, self.forecast, clock)
         self.quarantine = Quarantine(QUARANTINE_S, clock)
-        self.batcher = Batcher(self.queue, definition.batch, model, self.quarantine, clock)
+        self.batcher = Batcher(self.queue, self.forecast, self.quarantine, clock)
         self.grouping = Grouping((), definition.batch, batched=True)
         self.workers: list[Worker] = [
             make_worker(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
         ]
-        self.queue.parallel = len(self.workers)
         self.sequences = SequenceTable(definition.sequence, self.workers, clock)
         self._settled = asyncio.Event()
         self._leaving = asyncio.Event()
@@ -151,7 +150,7 @@ class Variant:
         self.loaded_at_s = wall_s()
         if not self.loaded.independent and self.batch.enabled:
             self.batch = replace(self.batch, enabled=False)
-            self.batcher.batch = self.batch
+            self.forecast.batch = self.batch
             self.batching_reason = f"off: {self.loaded.reason}"
         elif not self.batch.enabled:
             self.batching_reason = "off: batch.enabled is false"

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+from forwardpass.core.caller import PRIORITIES
 from forwardpass.core.clock import random_id
-from forwardpass.core.errors import Code, Failed, Refused
+from forwardpass.core.errors import Code, Failed, Refused, show
 from forwardpass.core.pipeline import Version
 from forwardpass.core.request import Answer, Request, Trace, Turn
 from forwardpass.ingress.message import HttpRequest
@@ -66,9 +67,22 @@ def apply_headers(request: Request, http: HttpRequest) -> None:
     """
     deadlines_s = [deadline_of_header(http), _proxy_deadline_s(http.headers), request.deadline_s]
     request.deadline_s = min([given for given in deadlines_s if given is not None], default=None)
-    priority = _header(http, b"x-request-priority", PRIORITY_MAX)
-    if priority is not None:
-        request.priority = priority
+    number, named = _header(http, b"x-request-priority", PRIORITY_MAX), _class_priority(http.headers)
+    if number is not None and named is not None:
+        text = "X-Priority names a class and X-Request-Priority a number: only one of them can be sent"
+        raise Refused(Code.BAD_REQUEST, text, field="X-Priority")
+    request.priority = number or named or request.priority
+
+
+def _class_priority(headers: Mapping[bytes, bytes]) -> int | None:
+    name = headers.get(b"x-priority")
+    if name is None:
+        return None
+    for known, priority in PRIORITIES.items():
+        if name == known.encode():
+            return priority
+    text = f"X-Priority must be one of {', '.join(PRIORITIES)}, got {show(name.decode('latin-1'))}"
+    raise Refused(Code.OUT_OF_RANGE, text, field="X-Priority")
 
 
 def deadline_of_header(http: HttpRequest) -> float | None:

@@ -53,8 +53,9 @@ def decode_end(http: HttpRequest, id: str, timeline: Timeline) -> Request:
         raise Refused(Code.BAD_REQUEST, "a request that only ends a sequence has no body")
     if http.query:
         raise Refused(Code.UNKNOWN_FIELD, "a request that only ends a sequence has no query", field="?")
-    if b"x-request-priority" in http.headers:
-        shown = "X-Request-Priority"
+    for shown in ("X-Request-Priority", "X-Priority"):
+        if shown.lower().encode() not in http.headers:
+            continue
         raise Refused(Code.UNKNOWN_FIELD, f"{shown} has no meaning where only a sequence ends", field=shown)
     return Request(id, [], 0, timeline, deadline_s=deadline_of_header(http), sequence=end_of_headers(http))
 

@@ -12,7 +12,7 @@ _ATTRIBUTES = {
     "stateOrProvinceName": "ST", "localityName": "L", "domainComponent": "DC", "userId": "UID",
     "serialNumber": "serialNumber", "emailAddress": "emailAddress",
 }  # fmt: skip
-_ESCAPED = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
+_ESCAPED = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;'})
 
 
 def credential(headers: Mapping[bytes, bytes]) -> bytes | None:

@@ -46,7 +46,9 @@ class TokenRules:
 class Tokens:
     """A token that was checked once is known until it expires, or the issuer's keys are read again."""
 
-    def __init__(self, rules: TokenRules, keys: IssuerKeys, wall_s: Callable[[], float]) -> None:
+    def __init__(
+        self, rules: TokenRules, keys: IssuerKeys, wall_s: Callable[[], float], kept_max: int = KEPT_MAX
+    ) -> None:
         """Raises Misconfigured runtime_missing."""
         if find_spec("jwt") is None:
             problem = Problem("settings", "auth.jwks", "pyjwt is not installed", "pip install 'forwardpass[auth]'")
@@ -54,8 +56,9 @@ class Tokens:
         self._rules = rules
         self._keys = keys
         self._wall_s = wall_s
+        self._kept_max = kept_max
         self._kept: OrderedDict[bytes, Caller] = OrderedDict()
-        self._kept_of_s = 0.0
+        self._kept_of = 0  # which reading of the keys they were checked with
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -67,20 +70,24 @@ class Tokens:
         """
         if len(token) > TOKEN_BYTES_MAX or _FORM.fullmatch(token) is None:
             return None
-        if self._kept_of_s != self._keys.read_s:
-            self._kept.clear()
-            self._kept_of_s = self._keys.read_s
+        self._forget_old()
         digest = digest_of(token)
         caller = self._kept.get(digest)
         if caller is None:
             caller = await self._checked(token.decode())
             if caller is None:
                 return None
+            self._forget_old()
             self._kept[digest] = caller
-            if len(self._kept) > KEPT_MAX:
+            if len(self._kept) > self._kept_max:
                 self._kept.popitem(last=False)
         assert caller.expires_s is not None, "a token without an end is not taken"
         return caller if self._wall_s() < caller.expires_s else None
+
+    def _forget_old(self) -> None:
+        if self._kept_of != self._keys.reads:
+            self._kept.clear()
+            self._kept_of = self._keys.reads
 
     async def _checked(self, token: str) -> Caller | None:
         import jwt
@@ -88,7 +95,7 @@ class Tokens:
         try:
             id = jwt.get_unverified_header(token).get("kid", "")
             key = await self._keys.find(id) if isinstance(id, str) else None
-            if not self._keys.read_s:
+            if not self._keys.reads:
                 raise Failed(Code.NOT_READY, "the issuer's keys could not be read yet", retry_after_s=5.0)
             return None if key is None else self._caller(_claims(token, key, self._rules))
         except (jwt.PyJWTError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):

@@ -33,7 +33,9 @@ _BODIES: dict[Family, Schema] = {
 
 def statuses(route: Route) -> list[int]:
     """Of the refusals that a request on this route can meet."""
-    found = set(_ALWAYS) if route.scope == "open" else _ALWAYS | {401}
+    found = set(_ALWAYS)
+    if route.scope != "open":
+        found.add(401)
     if route.scope in ("infer", "admin"):
         found |= _INFER
     elif "{" in route.pattern or route.endpoint == "tei_info":  # the pipeline that requests without a name get

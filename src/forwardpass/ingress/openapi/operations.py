@@ -70,7 +70,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "v2_infer": _apart(infer.infer_body, infer.infer_answer, *RECEIPT),
     "generate": _apart(infer.generate_body, infer.generate_answer, *RECEIPT),
-    "generate_stream": _apart(infer.generate_body, _events, "deadline", "priority", "receipt"),
+    "generate_stream": _apart(infer.generate_body, _events, "deadline", "priority", "priority_class", "receipt"),
     "kserve_v1_predict": _apart(infer.kserve_body, infer.predictions, *RECEIPT, *TURN),
     "invocations": Operation(
         infer.invocations_answer, infer.invocations_body, apart=True, parameters=(*RECEIPT, *TURN, "target_model")

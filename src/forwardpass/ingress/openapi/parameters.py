@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from forwardpass.core.caller import PRIORITIES
 from forwardpass.ingress.dialects.envelope import DEADLINE_MS_MAX, PRIORITY_MAX
 from forwardpass.ingress.openapi.served import Schema, Served, reference
 
-INFER = ("deadline", "priority", "idempotency_key")
+INFER = ("deadline", "priority", "priority_class", "idempotency_key")
 """Of every inference route."""
 RECEIPT = (*INFER, "receipt")
 """Of those whose answers have room for one."""
@@ -29,6 +30,11 @@ COMPONENTS: dict[str, Schema] = {
         "X-Request-Deadline-Ms", "milliseconds after which no answer is wanted any more", _integer(DEADLINE_MS_MAX)
     ),
     "priority": _header("X-Request-Priority", "1 is the first to be served", _integer(PRIORITY_MAX)),
+    "priority_class": _header(
+        "X-Priority",
+        "its class: the most urgent is served first, and the least urgent turned away first",
+        {"type": "string", "enum": list(PRIORITIES)},
+    ),
     "idempotency_key": _header(
         "Idempotency-Key",
         "a request with a key that was met before runs no second time: it is given the first one's answer",

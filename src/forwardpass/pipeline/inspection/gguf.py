@@ -120,7 +120,7 @@ def _tensors(cursor: Cursor, count: int, alignment: int) -> tuple[dict[str, int]
             raise file.bad(f'the tensor "{name[:64]}" has the unknown type {kind}')
         label, block, block_bytes = _BLOCKS[kind]
         elements = math.prod(dims)
-        if elements == 0 or elements >= 2**48 or dims[:1] and dims[0] % block or offset % alignment:
+        if elements == 0 or elements >= 2**48 or (dims[:1] and dims[0] % block) or offset % alignment:
             raise file.bad(f'the tensor "{name[:64]}" of shape {dims} at {offset} cannot be: empty, or not aligned')
         places.append((offset, offset + elements // block * block_bytes, name))
         types[label] = types.get(label, 0) + 1

@@ -11,6 +11,7 @@ from forwardpass.pipeline.inspection.reading import PIECE_BYTES, Cursor, File, R
 
 OPCODES_MAX = 3_000_000
 MEMO_MAX = 100_000
+NAME_BYTES_MAX = 4096
 _STOP = ord(".")
 _PLAIN = frozenset(b"(012NQRabdelost)]u}\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x97\x98")
 _FIXED = dict(zip(b"\x80\x95JKMG\x82\x83\x84", (1, 8, 4, 1, 2, 8, 1, 2, 4), strict=True))
@@ -29,18 +30,20 @@ class _Seen:
     texts: list[str] = field(default_factory=list)  # the last two that were pushed
     memo: dict[int, str] = field(default_factory=dict)
     memoized: int = 0
+    fresh: bool = False  # what was pushed last is a text
     calls: int = 0
     opcodes: int = 0
 
     def push(self, text: str) -> None:
         self.texts = [*self.texts[-1:], text]
+        self.fresh = True
 
     def name(self, module: str, name: str) -> None:
         if len(self.imports) < MEMO_MAX:
             self.imports[show(f"{module}.{name}")] = None
 
     def put(self, place: int) -> None:
-        if self.texts and len(self.memo) < MEMO_MAX:
+        if self.fresh and len(self.memo) < MEMO_MAX:
             self.memo[place] = self.texts[-1]
 
 
@@ -83,35 +86,41 @@ def _step(cursor: Cursor, seen: _Seen) -> bool:
     elif opcode == _MEMOIZE:
         seen.put(seen.memoized)
         seen.memoized += 1
-    elif opcode in _GETS or opcode in _PUTS:
-        _remember(cursor, seen, opcode)
+        return True
+    elif opcode in _PUTS:
+        place = _number(cursor, _PUTS[opcode])
+        seen.put(place)
+        seen.memoized = max(seen.memoized, place + 1)
+        return True
+    elif opcode in _GETS:
+        known = seen.memo.get(_number(cursor, _GETS[opcode]))
+        if known is not None:
+            seen.push(known)
     elif opcode in _LINES:
         text = _shown(cursor.line(PIECE_BYTES))
         if opcode in _TEXTS:
             seen.push(text)
+            return True
     elif opcode in _LENGTHS:
         length = cursor.number(_LENGTHS[opcode])
-        if opcode in _TEXTS and length <= 4096:
+        if opcode in _TEXTS and length <= NAME_BYTES_MAX:
             seen.push(_shown(cursor.take(length)))
-        else:
-            cursor.skip(length)
+            return True
+        cursor.skip(length)
     elif opcode in _FIXED:
         cursor.skip(_FIXED[opcode])
     elif opcode not in _PLAIN:
         raise cursor.file.bad(f"the byte {opcode:#04x} is no opcode")
+    seen.fresh = False
     return True
 
 
-def _remember(cursor: Cursor, seen: _Seen, opcode: int) -> None:
-    """Texts are often pushed once and then fetched by number."""
-    code = {**_GETS, **_PUTS}[opcode]
-    text = "" if code else _shown(cursor.line(32))
-    place = cursor.number(code) if code else int(text) if text.isascii() and text.isdigit() else -1
-    if opcode in _PUTS:
-        seen.put(place)
-        seen.memoized = max(seen.memoized, place + 1)
-    elif place in seen.memo:
-        seen.push(seen.memo[place])
+def _number(cursor: Cursor, code: str) -> int:
+    """The place in the memo that an opcode names, in binary or in decimal."""
+    if code:
+        return cursor.number(code)
+    text = _shown(cursor.line(32))
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 def _shown(data: bytes) -> str:

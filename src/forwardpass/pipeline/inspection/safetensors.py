@@ -46,7 +46,12 @@ def report(file: File) -> Report:
         last = end
     if 8 + length + last != file.size:
         raise file.bad(f"cut short or damaged: {file.size} bytes are there, {8 + length + last} are needed")
-    facts = {"tensors": len(places), "parameters": parameters, "tensor_types": types, "metadata": sorted(metadata)[:100]}
+    facts = {
+        "tensors": len(places),
+        "parameters": parameters,
+        "tensor_types": types,
+        "metadata": sorted(metadata)[:100],
+    }
     return Report("safetensors", facts)
 
 

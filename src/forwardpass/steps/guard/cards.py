@@ -25,7 +25,6 @@ class Cards:
     growing: Any
 
     def find(self, text: str, start: int) -> Iterator[Span]:
-        # Half a surrogate pair has no number of its own, and cannot be in a text that came in.
         if not self.enough.search(text.encode(), len(text[:start].encode())):
             return
         for first, last in _numbers(np.frombuffer(text.encode("utf-32-le"), dtype="<u4"), start):
@@ -58,28 +57,28 @@ def _numbers(characters: NDArray[Any], start: int) -> Iterator[tuple[int, int]]:
     joins = (gaps == 1) | ((gaps == 2) & ((separators == ord(" ")) | (separators == ord("-"))))
     begins = np.ones(count, dtype=bool)  # of a group
     begins[1:] = gaps > 1
-    if places[0] > 0:
-        begins[0] = True
     ends = np.ones(count, dtype=bool)
     ends[:-1] = gaps > 1
     breaks = np.concatenate([[0], np.cumsum(~joins)])  # before each digit
     groups = np.concatenate([[0], np.cumsum(begins)])
     issuer = np.isin(digits, [int(each) for each in _ISSUERS])
-    plain, doubled = _sums(digits)
-    longest = np.zeros(count, dtype=np.int64)
+    possible = np.flatnonzero(begins & issuer & (places >= start))
+    longest: dict[int, int] = {}
+    summed: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     for length in reversed(LENGTHS):
-        if count < length:
-            continue
-        first = np.arange(count - length + 1)
+        first = possible[possible <= count - length]
         last = first + length - 1
-        fits = begins[first] & ends[last] & issuer[first] & (breaks[last] == breaks[first])
-        fits &= groups[last + 1] - groups[first] <= GROUPS_MAX
-        fits &= (_window(plain, first, last, last % 2) + _window(doubled, first, last, 1 - last % 2)) % 10 == 0
-        longest[first[fits]] = length
+        fits = ends[last] & (breaks[last] == breaks[first]) & (groups[last + 1] - groups[first] <= GROUPS_MAX)
+        first, last = first[fits], last[fits]
+        if not len(first):
+            continue
+        plain, doubled = summed = summed or _sums(digits)
+        sums = _window(plain, first, last, last % 2) + _window(doubled, first, last, 1 - last % 2)
+        longest.update(dict.fromkeys(first[sums % 10 == 0].tolist(), length))
     at = -1
-    for digit in np.flatnonzero((longest > 0) & (places >= start)):
+    for digit in sorted(longest):
         if digit > at:
-            at = int(digit + longest[digit] - 1)
+            at = digit + longest[digit] - 1
             yield int(places[digit]), int(places[at]) + 1
 
 

@@ -75,21 +75,19 @@ def _as_python(escape: re.Match[str]) -> str:
 def matches(expression: Any, text: str, start: int) -> Iterator[tuple[int, int]]:
     """Start and end of each match from ``start`` on that is not empty, in characters."""
     data = text.encode()
-    if len(data) == len(text):
-        for match in expression.finditer(data, start):
-            first, last = match.span()
-            if last > first:
-                yield first, last
-        return
-    at_bytes = len(text[:start].encode())
-    at = start
-    for match in expression.finditer(data, at_bytes):
+    at, at_byte = start, start if len(data) == len(text) else len(text[:start].encode())
+    for match in expression.finditer(data, at_byte):
         first, last = match.span()
         if last > first:
-            begin = at + len(data[at_bytes:first].decode())
-            end = begin + len(data[first:last].decode())
-            at_bytes, at = last, end
+            begin = at + characters(data[at_byte:first])
+            end = begin + characters(data[first:last])
+            at, at_byte = end, last
             yield begin, end
+
+
+def characters(data: bytes) -> int:
+    """How many characters a piece of UTF-8 has."""
+    return len(data) if data.isascii() else len(data.decode())
 
 
 @dataclass(frozen=True, slots=True)

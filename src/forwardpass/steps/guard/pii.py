@@ -4,29 +4,33 @@ Each kind has a pattern of bounded length, and where form is not enough a test. 
 that may still become one: what stands before it is decided.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from forwardpass.core.pipeline import Pii
 from forwardpass.steps.guard.cards import cards
-from forwardpass.steps.guard.patterns import compiled, matches
+from forwardpass.steps.guard.patterns import characters, compiled
 from forwardpass.steps.guard.spans import Detector, Span
 
-Pii = Literal["email", "phone", "iban", "card", "ip", "key"]
+
 ORDER: tuple[Pii, ...] = ("key", "email", "iban", "card", "ip", "phone")
 """Looked for in this order: what is the part of one kind is not told as another."""
 
-Test = Callable[[str, int, int], int | None]
-"""(text, start, end) -> where what was meant ends, or None where only its form fits."""
+Test = Callable[[str, int, int], tuple[int, int] | None]
+"""(text, start, end) -> where what was meant begins and ends, or None where only its form fits."""
 
-_WORD = r"[\p{L}\p{N}._%+'-]"
+LOCAL_CHARACTERS_MAX = 64
+DOMAIN_CHARACTERS_MAX = 255
+_LETTER = r"A-Za-z\x{80}-\x{10FFFF}"
+_HEX = "[0-9A-Fa-f]{1,4}"
+_FOUR = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 _KEYS = (
     "sk-[A-Za-z0-9_-]{20,200}", "[srp]k_(?:live|test)_[A-Za-z0-9]{16,200}", "(?:AKIA|ASIA)[0-9A-Z]{16}",
     "gh[pousr]_[A-Za-z0-9]{36,255}", "github_pat_[A-Za-z0-9_]{22,255}", "glpat-[A-Za-z0-9_-]{20,64}",
     "xox[abeoprs]-[A-Za-z0-9-]{10,250}", "AIza[0-9A-Za-z_-]{35}", "hf_[A-Za-z0-9]{30,64}", "npm_[A-Za-z0-9]{36}",
-    r"eyJ[A-Za-z0-9_-]{10,512}\.eyJ[A-Za-z0-9_-]{10,1024}\.[A-Za-z0-9_-]{10,1024}",
+    r"eyJ[A-Za-z0-9_-]{10,512}\.eyJ[A-Za-z0-9_-]{10,900}\.[A-Za-z0-9_-]{10,900}",
 )  # fmt: skip
 _IBAN_LENGTHS = {
     "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BI": 27, "BR": 29,
@@ -39,6 +43,7 @@ _IBAN_LENGTHS = {
     "SO": 23, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
 }  # fmt: skip
 """The IBAN registry's (ISO 13616)."""
+_VALUES = {ord("A") + place: str(10 + place) for place in range(26)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +54,23 @@ class Form:
     growing: Any
     tail: int
     test: Test
+    passes: bool = False  # what was not accepted holds no other
 
     def find(self, text: str, start: int) -> Iterator[Span]:
-        position = start
-        while position < len(text):
-            for begin, end in matches(self.expression, text, position):
-                right = self.test(text, begin, end)
-                yield Span(begin, right or end, right or begin + 1, right is not None)
-                if right != end:  # what follows was taken with it: look there again
-                    position = right or begin + 1
-                    break
+        data = text.encode()
+        at, at_byte = start, start if len(data) == len(text) else len(text[:start].encode())
+        while match := self.expression.search(data, at_byte):
+            first, last = match.span()
+            begin = at + characters(data[at_byte:first])
+            end = begin + characters(data[first:last])
+            place = self.test(text, begin, end)
+            if place is None or place[0] < start:  # that was decided before
+                resume = end if self.passes else begin + 1
+                yield Span(begin, end, resume, found=False)
             else:
-                return
+                resume = start = place[1]
+                yield Span(*place, resume)
+            at, at_byte = resume, first + len(text[begin:resume].encode())
 
     def settled(self, text: str, start: int) -> int:
         tail = text[max(start, len(text) - self.tail) :].encode()
@@ -76,38 +86,50 @@ def detector(kind: Pii) -> Detector:
     if kind == "card":
         return cards()
     expression, growing, tail, test = _FORMS[kind]
-    return Form(compiled(expression), compiled(growing), tail, test)
+    return Form(compiled(expression), compiled(growing), tail, test, passes=kind == "ip")
 
 
-def _any(text: str, start: int, end: int) -> int | None:
-    return end
+def _any(text: str, start: int, end: int) -> tuple[int, int] | None:
+    return start, end
+
+
+def _email(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """The pattern begins at the @; what may stand before it is gone through from there."""
+    left = start
+    while left > 0 and start - left < LOCAL_CHARACTERS_MAX and _is_local(text[left - 1]):
+        left -= 1
+    return (left, end) if left < start and end - start <= DOMAIN_CHARACTERS_MAX else None
+
+
+def _is_local(character: str) -> bool:
+    return character.isalnum() or character in "._%+'-" or character > "\x7f"
 
 
 def _is_alphanumeric(text: str, place: int) -> bool:
     return 0 <= place < len(text) and text[place].isalnum()
 
 
-def _phone(text: str, start: int, end: int) -> int | None:
+def _phone(text: str, start: int, end: int) -> tuple[int, int] | None:
     before = text[start - 1] if start else " "
-    if before.isalnum() or before in "+." or (end < len(text) and text[end].isdigit()):
+    if (before.isalnum() if text[start] != "+" else before.isdigit()) or before in "+." or (end < len(text) and text[end].isdigit()):
         return None
-    return end
+    return start, end
 
 
-def _iban(text: str, start: int, end: int) -> int | None:
+def _iban(text: str, start: int, end: int) -> tuple[int, int] | None:
     length = _IBAN_LENGTHS.get(text[start : start + 2].upper(), 0)
     compact = text[start:end].replace(" ", "").upper()[:length]
     if not length or len(compact) < length or _is_alphanumeric(text, start - 1):
         return None
-    number = int("".join(str(int(each, 36)) for each in compact[4:] + compact[:4]))
+    number = int((compact[4:] + compact[:4]).translate(_VALUES))
     right, left = start, length
     while left:
         left -= text[right] != " "
         right += 1
-    return right if number % 97 == 1 and not _is_alphanumeric(text, right) else None
+    return (start, right) if number % 97 == 1 and not _is_alphanumeric(text, right) else None
 
 
-def _ip(text: str, start: int, end: int) -> int | None:
+def _ip(text: str, start: int, end: int) -> tuple[int, int] | None:
     before = text[start - 1] if start else " "
     after = text[end] if end < len(text) else " "
     if before.isalnum() or before in ".:" or after.isalnum() or after == ":":
@@ -116,20 +138,20 @@ def _ip(text: str, start: int, end: int) -> int | None:
     if ":" not in found:
         parts = found.split(".")
         right = len(parts) == 4 and all(part == str(int(part)) and int(part) <= 255 for part in parts)
-        return end if right else None
+        return (start, end) if right else None
     try:
         IPv6Address(found)
     except AddressValueError:
         return None
-    return end if any(each.isalnum() for each in found) else None
+    return (start, end) if any(each.isalnum() for each in found) else None
 
 
 _FORMS: dict[Pii, tuple[str, str, int, Test]] = {
     "email": (
-        rf"{_WORD}{{1,64}}@(?:[\p{{L}}\p{{N}}-]{{1,63}}\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|\p{{L}}{{2,24}})",
-        rf"{_WORD}{{1,64}}(?:@[\p{{L}}\p{{N}}.-]*)?\z",
-        1 + 64 + 8 * 64 + 64,
-        _any,
+        rf"@(?:[{_LETTER}0-9-]+\.)+(?:xn--[A-Za-z0-9-]+|[{_LETTER}]{{2,24}})",
+        rf"(?:[{_LETTER}0-9._%+'-]+@?|@)[{_LETTER}0-9.-]*\z",
+        1 + LOCAL_CHARACTERS_MAX + DOMAIN_CHARACTERS_MAX + 1,
+        _email,
     ),
     "phone": (
         r"\+[1-9](?:[ ().-]{0,2}[0-9]){6,14}|00[1-9](?:[ .-]?[0-9]){7,13}"
@@ -145,11 +167,12 @@ _FORMS: dict[Pii, tuple[str, str, int, Test]] = {
         _iban,
     ),
     "ip": (
-        r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3,9}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,8}(?:(?:\.[0-9]{1,3}){3})?",
-        r"[0-9A-Fa-f:.]{1,64}\z",
-        64,
+        r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3,9}"
+        rf"|(?:{_HEX}:){{6}}(?:{_HEX}:{_HEX}|{_FOUR})|(?:{_HEX}(?::{_HEX}){{0,6}})?::(?:{_HEX}:){{0,6}}(?:{_FOUR}|{_HEX})?",
+        r"[0-9A-Fa-f:.]+\z",
+        80,
         _ip,
     ),
-    "key": (rf"\b(?:{'|'.join(_KEYS)})", r"[A-Za-z0-9_.-]{1,2600}\z", 2600, _any),
+    "key": (rf"\b(?:{'|'.join(_KEYS)})", r"[A-Za-z0-9_.-]+\z", 2600, _any),
 }  # fmt: skip
-assert {*get_args(Pii)} == {*ORDER} and re, "every kind has its place"
+assert {*get_args(Pii)} == {*ORDER}, "every kind has its place"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from forwardpass.core.errors import show
 from forwardpass.steps.guard.patterns import expression_of, matches
@@ -23,7 +23,6 @@ BETWEEN_MAX = 4  # characters between two words of a phrase
 UNSEEN_MAX = 8  # between two characters of a word in a script without spaces
 _UNSEEN = "\u200b"
 _UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
-_MARKS_END = 0x1E94B  # no combining character has a greater number but variation selectors, which are unseen
 _SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -54,20 +53,63 @@ def _folds() -> _Folds:
     return _Folds()
 
 
+class _Shapes(dict[int, str]):
+    """What each folded character is: w of a word, m a combining one, which is too, or a space between words."""
+
+    def __missing__(self, number: int) -> str:
+        character = chr(number)
+        made = "w" if character.isalnum() or character == _UNSEEN else " "
+        if unicodedata.category(character).startswith("M"):
+            made = "m" if unicodedata.combining(character) else "w"
+        if len(self) < _FOLDS_MAX:
+            self[number] = made
+        return made
+
+
 @cache
-def _tokens() -> "tuple[re.Pattern[str], re.Pattern[str]]":
-    """What a word is in a folded text, and a run of combining characters in it."""
-    marks = [chr(n) for n in range(0x300, _MARKS_END) if unicodedata.category(chr(n)).startswith("M")]
-    combining = "".join(mark for mark in marks if unicodedata.combining(mark))
-    return re.compile(f"[\\w{_UNSEEN}{''.join(marks)}]+"), re.compile(f"[{combining}]{{2,}}")
+def _shapes() -> _Shapes:
+    return _Shapes()
 
 
-def folded(text: str) -> str:
-    """The text as words are compared; its characters' folds one behind the other, combining ones in canonical order."""
+class _Spaced(dict[int, str]):
+    """Each character of a folded text that is in a word, and a space for every other."""
+
+    def __missing__(self, number: int) -> str:
+        made = " " if _shapes()[number] == " " else chr(number)
+        if len(self) < _FOLDS_MAX:
+            self[number] = made
+        return made
+
+
+@cache
+def _spaced() -> _Spaced:
+    return _Spaced()
+
+
+_WORD = re.compile("[wm]+")
+_MARKS = re.compile("mm+")
+
+
+class Folded(NamedTuple):
+    """A text as words are compared; ``shape`` says of each of its characters what it is."""
+
+    text: str
+    shape: str
+
+
+def folded(text: str) -> Folded:
+    """Each character's fold, one behind the other, combining ones in canonical order."""
     if text.isascii():
-        return text.lower().replace("_", " ")
+        plain = text.lower().replace("_", " ")
+        return Folded(plain, plain.translate(_shapes()))
     plain = text.translate(_folds())
-    return _tokens()[1].sub(lambda run: "".join(sorted(run[0], key=unicodedata.combining)), plain)
+    shape = plain.translate(_shapes())
+    pieces: list[str] = []
+    end = 0
+    for run in _MARKS.finditer(shape):
+        pieces += (plain[end : run.start()], *sorted(plain[run.start() : run.end()], key=unicodedata.combining))
+        end = run.end()
+    return Folded("".join([*pieces, plain[end:]]), shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +126,29 @@ class Words:
 
     def find(self, text: str, start: int) -> Iterator[Span]:
         plain = folded(text)
-        places = _Places(text, plain)
-        position = places.folded(start)
-        yield from self._found(plain, position, places)
+        places = _Places(text, plain.text)
+        yield from self._found(plain, places.folded(start), places)
 
     def settled(self, text: str, start: int) -> int:
-        plain = folded(text)
+        plain, shape = folded(text)
         places = _Places(text, plain)
-        if not self.allowed:
-            place, needed = len(plain), self.reach
-            while place > 0 and needed > 0:
-                place -= 1
-                needed -= plain[place] != _UNSEEN
-            return max(start, places.start(place))
-        last = None
-        for last in _tokens()[0].finditer(plain, places.folded(start)):  # noqa: B007 - the last one is wanted
-            pass
-        return len(text) if last is None or last.end() < len(plain) else max(start, places.start(last.start()))
+        place = len(plain)
+        if self.allowed:
+            return max(start, places.start(shape.rfind(" ") + 1))
+        needed = self.reach
+        while place > 0 and needed > 0:
+            place -= 1
+            needed -= plain[place] != _UNSEEN
+        return max(start, places.start(place))
 
     def context(self, text: str, start: int) -> int:
         place = start - 1
-        while place > 0 and folded(text[place]) == _UNSEEN:
+        while place > 0 and _folds()[ord(text[place])] in ("", _UNSEEN):
             place -= 1
         return max(0, place)
 
-    def _found(self, plain: str, position: int, places: "_Places") -> Iterator[Span]:
-        within = iter(()) if self.inside is None else matches(self.inside, plain, position)
+    def _found(self, plain: Folded, position: int, places: "_Places") -> Iterator[Span]:
+        within = iter(()) if self.inside is None else matches(self.inside, plain.text, position)
         ahead = next(within, None)
         for first, last in self._words(plain, position):
             while ahead is not None and ahead[0] < first:
@@ -126,23 +165,29 @@ class Words:
                 yield places.span(*ahead)
             ahead = next(within, None)
 
-    def _words(self, plain: str, position: int) -> Iterator[tuple[int, int]]:
+    def _words(self, plain: Folded, position: int) -> Iterator[tuple[int, int]]:
         """Words and phrases between borders. The first word of the text may begin before ``position``, and is passed over."""
-        token = _tokens()[0]
-        for match in token.finditer(plain):
-            if match.start() < position:
+        if not self.allowed and _UNSEEN not in plain.text and self._holds_none(plain.text):
+            return
+        for match in _WORD.finditer(plain.shape):
+            first, last = match.span()
+            if first < position:
                 continue
-            word = match[0]
+            word = plain.text[first:last]
             if self.allowed:
                 if not self._is_listed(word):
-                    yield match.start(), match.end()
+                    yield first, last
                 continue
-            rests = self.phrases.get(word.replace(_UNSEEN, ""))
-            end = None if rests is None else _phrase_end(plain, match.end(), rests, token)
+            rests = self.phrases.get(word.replace(_UNSEEN, "") if _UNSEEN in word else word)
+            end = None if rests is None else _phrase_end(plain, last, rests)
             if end is None and _UNSEEN in word and self._is_listed(word):
-                end = match.end()
+                end = last
             if end is not None:
-                yield match.start(), end
+                yield first, end
+
+    def _holds_none(self, text: str) -> bool:
+        """Whether no word of the text begins an entry: the quick look, which most texts end with."""
+        return self.phrases.keys().isdisjoint(text.translate(_spaced()).split())
 
     def _is_listed(self, word: str) -> bool:
         whole = () in self.phrases.get(word.replace(_UNSEEN, ""), ())
@@ -179,12 +224,12 @@ class _Places:
         return Span(start, end, end)
 
 
-def _phrase_end(plain: str, end: int, rests: list[tuple[str, ...]], token: "re.Pattern[str]") -> int | None:
+def _phrase_end(plain: Folded, end: int, rests: list[tuple[str, ...]]) -> int | None:
     for rest in rests:
         place = end
         for word in rest:
-            match = next((m for gap in range(1, BETWEEN_MAX + 1) if (m := token.match(plain, place + gap))), None)
-            if match is None or match[0].replace(_UNSEEN, "") != word:
+            match = next((m for gap in range(1, BETWEEN_MAX + 1) if (m := _WORD.match(plain.shape, place + gap))), None)
+            if match is None or plain.text[match.start() : match.end()].replace(_UNSEEN, "") != word:
                 break
             place = match.end()
         else:
@@ -198,8 +243,8 @@ def words(entries: Iterable[str], *, allowed: bool) -> Words:
     inside: list[str] = []
     reach = 0
     for entry in entries:
-        plain = folded(entry).replace(_UNSEEN, "")
-        parts = _tokens()[0].findall(plain)
+        plain, shape = folded("".join(each for each in entry if _folds()[ord(each)] != _UNSEEN))
+        parts = [plain[word.start() : word.end()] for word in _WORD.finditer(shape)]
         if not parts or not 0 < len(entry) <= WORD_CHARACTERS_MAX:
             raise Wrong(show(entry), f"a word or phrase of 1 to {WORD_CHARACTERS_MAX} characters, with a letter or digit")
         if not allowed and _SCRIPTS_WITHOUT_SPACES.search(plain):

@@ -1,0 +1,276 @@
+"""Quotas that servers share in a real Redis, and what holds while it is away."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from tests.admit.redis_process import RedisProcess, redis_process
+
+from forwardpass.admit.quotas import NOTHING, Admission, Quotas, Use
+from forwardpass.admit.redis_store import ANSWER_S, PREFIX, RedisStore, redis_client
+from forwardpass.admit.rules import QuotaRule
+from forwardpass.core.caller import Caller
+from forwardpass.core.clock import FakeClock, monotonic_s
+from forwardpass.core.errors import Code, Refused
+
+PATIENT_S = 10.0  # so that a busy machine is no failure of Redis
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    with redis_process(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@asynccontextmanager
+async def replicas(
+    redis: RedisProcess, *rules: QuotaRule, count: int = 2, answer_s: float = PATIENT_S, clock: FakeClock | None = None
+) -> AsyncIterator[list[Quotas]]:
+    """As many servers, with the same rules and one Redis; what it knew is forgotten."""
+    async with Redis.from_url(redis.url) as client:
+        await client.flushall()
+    async with AsyncExitStack() as stack:
+        stores = [
+            RedisStore(redis_client(redis.url, answer_s=answer_s), clock or monotonic_s, answer_s=answer_s)
+            for _ in range(count)
+        ]
+        for store in stores:
+            await stack.enter_async_context(store.open())
+        yield [Quotas(rules, store, lambda pipeline: True) for store in stores]
+
+
+async def entered(quotas: Quotas, tenant: str = "acme", body_bytes: int = 0) -> Admission | None:
+    """None: refused."""
+    admission = quotas.admission(Caller(tenant), body_bytes)
+    try:
+        await admission.enter()
+    except Refused:
+        return None
+    return admission
+
+
+async def charged(quotas: Quotas, use: Use) -> Admission | None:
+    admission = await entered(quotas)
+    assert admission is not None
+    try:
+        await admission.charge(use)
+    except Refused:
+        return None
+    return admission
+
+
+async def comes_true(true: Callable[[], Awaitable[bool]], limit_s: float = 10.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while not await true():
+            await asyncio.sleep(0.02)
+
+
+def test_two_servers_share_a_limit(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", requests_per_minute=10)) as (one, two):
+            admissions = [await entered(quotas) for quotas in (one, two) * 10]
+            assert sum(each is not None for each in admissions) == 10
+            assert await entered(one, "other") is not None
+
+    asyncio.run(run())
+
+
+def test_requests_that_run_at_the_same_time_are_counted_over_all_servers(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", concurrent=3)) as (one, two):
+            admissions = await asyncio.gather(*[entered(quotas) for quotas in (one, two) * 8])
+            running = [each for each in admissions if each is not None]
+            assert len(running) == 3
+            running[0].leave()
+
+            async def room() -> bool:
+                return await entered(two) is not None
+
+            await comes_true(room)
+            assert await entered(one) is None
+
+    asyncio.run(run())
+
+
+def test_a_budget_is_reserved_and_settled_over_all_servers(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", cost_per_day=100.0)) as (one, two):
+            first = await charged(one, Use(cost=80))
+            assert first is not None and await charged(two, Use(cost=30)) is None
+            first.settle(Use(cost=60))
+
+            async def room() -> bool:
+                return await charged(two, Use(cost=30)) is not None
+
+            await comes_true(room)
+            assert await charged(one, Use(cost=11)) is None
+            assert await charged(one, Use(cost=10)) is not None
+
+    asyncio.run(run())
+
+
+def test_all_rules_of_a_request_are_taken_or_none(redis: RedisProcess) -> None:
+    async def run() -> None:
+        rules = (QuotaRule(tenant="*", requests_per_minute=3), QuotaRule(key="*", bytes_per_minute=10))
+        async with replicas(redis, *rules) as (one, two):
+            assert await entered(one, body_bytes=8) is not None
+            assert [await entered(two, body_bytes=8) for _ in range(9)] == [None] * 9
+            assert await entered(two, body_bytes=1) is not None
+            assert await entered(two, body_bytes=0) is not None
+            assert await entered(two, body_bytes=0) is None
+
+    asyncio.run(run())
+
+
+def test_no_two_servers_overshoot_a_budget_however_they_meet(redis: RedisProcess) -> None:
+    async def spend(quotas: Quotas, cost: int) -> float:
+        admission = await charged(quotas, Use(cost=cost))
+        if admission is None:
+            return 0.0
+        await asyncio.sleep(0)
+        admission.settle(Use(cost=cost / 2))
+        return cost / 2
+
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", cost_per_day=50.0)) as servers:
+            spent = await asyncio.gather(*[spend(servers[n % 2], n % 7 + 1) for n in range(150)])
+            assert 40 <= sum(spent) <= 50
+
+    asyncio.run(run())
+
+
+def test_a_refusal_says_what_is_left_and_when_to_come_again(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", bytes_per_minute=600)) as (one, two):
+            await entered(one, body_bytes=500)
+            refused = two.admission(Caller("acme"), 200)
+            with pytest.raises(Refused, match="bytes_per_minute of tenant acme: 600; asked 200") as refusal:
+                await refused.enter()
+            assert refusal.value.code is Code.RATE_LIMITED
+            assert refusal.value.retry_after_s is not None and 0 < refusal.value.retry_after_s <= 10 * 1.4
+            assert (b"RateLimit-Policy", b'"tenant-bytes_per_minute";q=600;qu="content-bytes";w=60') in (
+                refused.standings.headers(openai=False)
+            )
+
+    asyncio.run(run())
+
+
+def test_what_is_kept_in_redis_ends_by_itself(redis: RedisProcess) -> None:
+    async def run() -> None:
+        rule = QuotaRule(tenant="*", requests_per_minute=10, concurrent=3, cost_per_day=5.0)
+        async with replicas(redis, rule, count=1) as (one,), Redis.from_url(redis.url) as client:
+            assert await charged(one, Use(cost=1)) is not None
+            keys = await client.keys(f"{PREFIX}*")
+            assert len(keys) == 3
+            assert all([0 < await client.ttl(key) <= 2 * 86_400 for key in keys])
+
+    asyncio.run(run())
+
+
+def test_a_server_that_died_gives_back_what_it_ran(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with replicas(redis, QuotaRule(tenant="*", concurrent=1)) as (one,), Redis.from_url(redis.url) as client:
+            (key,) = [f"{PREFIX}concurrent/tenant*4:acme"]
+            await client.zadd(key, {"of a server that is gone": time.time() + 0.3})
+            assert await entered(one) is None
+
+            async def room() -> bool:
+                return await entered(one) is not None
+
+            await comes_true(room)
+
+    asyncio.run(run())
+
+
+def test_a_redis_that_was_killed_is_done_without_and_shared_again_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(redis: RedisProcess) -> None:
+        clock = FakeClock()
+        rule = QuotaRule(tenant="*", requests_per_minute=2)
+        async with replicas(redis, rule, clock=clock) as (one, two):
+            assert [await entered(quotas) is not None for quotas in (one, two, one)] == [True, True, False]
+            redis.kill()
+            clock.advance(1.1)
+            assert [await entered(one) is not None for _ in range(3)] == [True, True, False]  # its own limit
+            assert one.store.status()["redis"] == {"away": True, "failures": 1}
+            redis.start()
+            assert await entered(one) is None  # nobody asks Redis yet
+            clock.advance(1.1)
+            assert [await entered(quotas) is not None for quotas in (one, two, one)] == [True, True, False]
+            assert one.store.status()["redis"] == {"away": False, "failures": 1}
+
+    with redis_process(tmp_path) as redis, caplog.at_level(logging.INFO, "forwardpass.admit"):
+        asyncio.run(run(redis))
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    assert "127.0.0.1" not in caplog.text
+
+
+@pytest.mark.alone
+def test_a_redis_that_does_not_answer_costs_one_request_its_patience_and_the_others_nothing(tmp_path: Path) -> None:
+    async def run(redis: RedisProcess) -> None:
+        rule = QuotaRule(tenant="*", requests_per_minute=1000)
+        async with replicas(redis, rule, count=1, answer_s=ANSWER_S) as (one,):
+            assert await entered(one) is not None
+            redis.stop()
+            try:
+                took_s = []
+                for _ in range(50):
+                    started = time.monotonic()
+                    assert await entered(one) is not None
+                    took_s.append(time.monotonic() - started)
+            finally:
+                redis.go_on()
+            took_s.sort()
+            assert took_s[-2] < ANSWER_S / 2
+            assert ANSWER_S * 0.9 <= took_s[-1] < ANSWER_S * 4
+
+    with redis_process(tmp_path) as redis:
+        asyncio.run(run(redis))
+
+
+def test_a_request_given_up_while_redis_is_asked_leaves_no_lease(tmp_path: Path) -> None:
+    async def run(redis: RedisProcess) -> None:
+        async with replicas(redis, QuotaRule(tenant="*", concurrent=1), count=1) as (one,):
+            first = await entered(one)
+            assert first is not None
+            first.leave()
+            redis.stop()
+            asking = asyncio.create_task(entered(one))
+            await asyncio.sleep(0.05)
+            asking.cancel()
+            await asyncio.wait((asking,))
+            redis.go_on()
+
+            async def room() -> bool:
+                return await entered(one) is not None
+
+            await comes_true(room)
+
+    with redis_process(tmp_path) as redis:
+        asyncio.run(run(redis))
+
+
+def test_what_was_given_back_while_redis_is_left_is_told_to_it(redis: RedisProcess) -> None:
+    async def run() -> None:
+        rule = QuotaRule(tenant="*", cost_per_day=10.0)
+        async with replicas(redis, rule, count=1) as (one,):
+            admission = await charged(one, Use(cost=10))
+            assert admission is not None
+            admission.settle(NOTHING)
+        async with Redis.from_url(redis.url) as client:
+            (key,) = await client.keys(f"{PREFIX}cost_per_day*")
+            assert float(await client.hget(key, "used")) == 0
+
+    asyncio.run(run())
+
+
+def test_the_password_of_a_redis_is_in_no_refusal() -> None:
+    with pytest.raises(Exception, match="not the address of a Redis") as refusal:
+        redis_client("redis://user:hidden@localhost:notaport")
+    assert "hidden" not in str(refusal.value)
