@@ -10,7 +10,7 @@ CLIENTS := build/clients
 ENVIRONMENTS := triton kserve openai mlflow
 
 # Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
-SERVICES := curl wrk espeak-ng chromium
+SERVICES := curl wrk espeak-ng chromium redis-server
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo examples test faults check clients docs bench services lock clients-lock

@@ -28,6 +28,7 @@ DEFINITION = {
     "": pipeline.Pipeline,
     "[[inputs]]": pipeline.Input,
     "[[rules]]": pipeline.Rule,
+    "[[guards]]": pipeline.Guard,
     "[checks]": pipeline.Checks,
     "[batch]": pipeline.Batch,
     "[batch.padding]": pipeline.Padding,
@@ -35,6 +36,7 @@ DEFINITION = {
     "[sequence]": pipeline.Sequences,
     "[task]": pipeline.Task,
     "[workers]": pipeline.Workers,
+    "[price]": pipeline.Price,
     "[[golden]]": pipeline.Golden,
 }
 _MEMBER = re.compile(r"^    (\w+): .*?(?:  # (.*))?$", re.MULTILINE)
@@ -48,14 +50,23 @@ def page() -> str:
 def _commands() -> Iterator[str]:
     yield "## Commands\n"
     context = click.Context(command_line, info_name="forwardpass")
-    for name in command_line.list_commands(context):
-        command = command_line.commands[name]
+    for name, command in _named(command_line, context):
         usage = command.collect_usage_pieces(click.Context(command, info_name=name, parent=context))
         yield f"### `forwardpass {name} {' '.join(usage)}`\n"
         yield f"{command.help}\n"
         options = [option for option in command.params if isinstance(option, click.Option)]
         if options:
             yield _table(("option", "what it does"), ((_code(_flag(option)), option.help or "") for option in options))
+
+
+def _named(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Commands by what is typed; those of a group in its place."""
+    for name in group.list_commands(context):
+        command = group.commands[name]
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", each) for inner, each in _named(command, context))
+        else:
+            yield name, command
 
 
 def _flag(option: click.Option) -> str:

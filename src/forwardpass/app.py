@@ -33,6 +33,8 @@ from forwardpass.observe.redaction import Redaction
 from forwardpass.observe.vitals import Vitals
 from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
+from forwardpass.pipeline.guard_policy import read_policy
+from forwardpass.pipeline.guarding import refuse_circle
 from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, sweep, take_in
 from forwardpass.pipeline.signatures import read_signers
@@ -48,7 +50,7 @@ PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
 READY_LOOK_S = 0.1
 ADMIN_GRACE_S = 1.0  # for what the operator still asks when all else has ended
-FILES_BESIDE = 256  # descriptors beside the data plane's connections: models, workers, the admin plane
+FILES_BESIDE = 704  # descriptors beside the data plane's connections: models, workers, the admin plane with its refusals
 GC_THRESHOLDS = (5_000, 20, 50)
 _log = logging.getLogger("forwardpass.app")
 
@@ -72,6 +74,7 @@ class App:
         self.addresses = Addresses("", "")
         self._sources = sources
         self._signers = read_signers(settings.run.signers)
+        self._policy = read_policy(settings.run.guards)
         self._clock = clock
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -107,9 +110,10 @@ class App:
         plane = self.data_plane
         self.http = HttpServer(plane.respond, plane.family_of, limits, clock, self._tls("http/1.1"), in_flight)
         self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2"), in_flight) if self.grpc_plane else None
-        limits, books = admin_limits(limits, local=settings.admin.host in LOOPBACK), Inference(self.handle, clock)
+        local = settings.admin.host in LOOPBACK
+        limits, books = admin_limits(limits, local=local), Inference(self.handle, clock)
         admin = admin_plane(self, self.receipts, self.metrics, control, books, admin_edge(limits, self._identity))
-        self.admin = HttpServer(admin.respond, admin.family_of, limits, clock)
+        self.admin = HttpServer(admin.respond, admin.family_of, limits, clock, None if local else self._tls("http/1.1"))
         self._overview = Overview(
             self.routes, self.metrics, self.http, self.grpc, self.inference, self.vitals, self.admin, books
         )
@@ -274,6 +278,7 @@ class App:
         self.vitals.pressure.refuse_load()
         version = await asyncio.to_thread(self._take_in, found)
         self._refuse_when_closing()
+        refuse_circle(version, self.routes)
         await self.fleet.load(version)
         # Nothing was awaited since the version was ready, so no unload that waits for it has begun.
         self._wanted.add((found.pipeline, found.number))
@@ -288,7 +293,8 @@ class App:
     def _take_in(self, found: Found) -> Version:
         folder = self.settings.data_folder
         trust = Trust(folder / "trusted")
-        return take_in(found, folder / "store", kinds=kinds(), trusted=trust, signers=self._signers)
+        version = take_in(found, folder / "store", kinds=kinds(), trusted=trust, signers=self._signers)
+        return self._policy.around(version)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         data = at_port("data", self.settings.data.host, self.settings.data.port)
@@ -301,9 +307,10 @@ class App:
         await self.admin.start(sock=admin)
         stack.push_async_callback(self.admin.drain, ADMIN_GRACE_S)
         scheme = "https" if self.settings.data.tls_certificate else "http"
+        admin_scheme = "http" if self.settings.admin.host in LOOPBACK else scheme
         self.addresses = Addresses(
             f"{scheme}://{_in_url(self.settings.data.host)}:{self.http.listeners.port}",
-            f"http://{_in_url(self.settings.admin.host)}:{self.admin.listeners.port}",
+            f"{admin_scheme}://{_in_url(self.settings.admin.host)}:{self.admin.listeners.port}",
             f"{_in_url(self.settings.data.host)}:{self.grpc.listeners.port}" if self.grpc is not None else "",
         )
         self.started.set()

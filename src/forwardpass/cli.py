@@ -249,13 +249,16 @@ def receipt(id: str, url: str, key_file: Path | None) -> None:
 
 def _taken_in(found: "Found", settings: "Settings") -> Any:
     from forwardpass.execution.kinds import kinds
+    from forwardpass.pipeline.guard_policy import read_policy
     from forwardpass.pipeline.repository import take_in
     from forwardpass.pipeline.signatures import read_signers
     from forwardpass.pipeline.trust import Trust
 
     folder = settings.data_folder
     signers = read_signers(settings.run.signers)
-    return take_in(found, folder / "store", kinds=kinds(), trusted=Trust(folder / "trusted"), signers=signers)
+    trust = Trust(folder / "trusted")
+    version = take_in(found, folder / "store", kinds=kinds(), trusted=trust, signers=signers)
+    return read_policy(settings.run.guards).around(version)
 
 
 async def _report(version: Any, settings: "Settings") -> list[str]:

@@ -64,7 +64,7 @@ def create(
 @clearly
 def list_keys(file: Path | None, values: tuple[str, ...]) -> None:
     """Every key, the revoked ones too; none is shown itself."""
-    for key in _store(file, values).keys():
+    for key in _store(file, values).listed():
         subject, note = f" {key.subject}" if key.subject else "", f"  # {key.note}" if key.note else ""
         click.echo(f"{key.id}  {key.tenant:20} {_told(key)}{subject}{note}")
 

@@ -9,6 +9,7 @@ from typing import Any
 from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.inference import Inference
+from forwardpass.observe import log
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.vitals import Vitals
 from forwardpass.rollout.route import Routes
@@ -75,6 +76,7 @@ class Overview:
             "forwardpass_loop_blocked_total": [((), self.vitals.watchdog.blocked)],
             "forwardpass_loop_blocked_seconds_total": [((), self.vitals.watchdog.blocked_s)],
             "forwardpass_memory_pressure": [((), self.vitals.pressure.level)],
+            "forwardpass_log_lines_dropped_total": [((), log.dropped())],
             "forwardpass_resident_bytes": [((), pages * resource.getpagesize())],
         }
 
@@ -99,13 +101,9 @@ class Overview:
             "batching": variant.batching_reason,
             "warnings": loaded.warnings if loaded else [],
             "load_s": round(loaded.load_s, 3) if loaded else None,
-            "queue": {
-                "rows": variant.queue.rows,
-                "items": variant.queue.items,
-                "bytes": variant.queue.bytes,
-                "classes": variant.queue.by_class(),
-                "predicted_wait_s": round(variant.queue.predicted_wait_s(), 3),
-            },
+            "queue": {"rows": variant.queue.rows, "items": variant.queue.items, "bytes": variant.queue.bytes},
+            "waiting_by_class": variant.queue.by_class(),
+            "predicted_wait_s": round(variant.queue.predicted_wait_s(), 3),
             "running": variant.running,
             "overdue": variant.batcher.executed.overdue,
             "sequences": variant.sequences.live(),

@@ -109,6 +109,7 @@ class Run:
     signers: tuple[str, ...] = _option(
         (), "public keys (PEM files, or base64), one of which must have signed a version; empty: nobody need have"
     )
+    guards: str = _option("", "file of [[guards]] that go around every pipeline, or those that each names; empty: none")
     data: str = _option("", "folder for the private store and the trust list; empty: the user's state folder")
     ready_grace_s: float = _option(
         1.0, "after SIGTERM: time between 'not ready' and 'no new connections'", low=0, high=60

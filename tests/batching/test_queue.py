@@ -1,4 +1,5 @@
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -124,7 +125,7 @@ async def test_a_full_queue_refuses_with_the_bounds_name(limits: Limits, code: C
 async def test_a_wait_longer_than_the_deadline_is_refused_at_the_door() -> None:
     """Three wait, so the answer would come after four seconds."""
     waiting = queue(forecast=one_a_second())
-    waiting.put([item(), item(), item()])
+    waiting.put([item(deadline=1004.0) for _ in range(3)])
     with pytest.raises(Failed, match=r"deadline: .* 4\.000 s; 4\.000 s are left") as refused:
         waiting.put([item(deadline=1004.0)])
     assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
@@ -175,10 +176,10 @@ async def test_a_tenant_does_not_wait_for_what_another_has_more_than_its_share()
     """Two of its own, so two of the other's before each: a third is ready after five seconds, a stranger's after one."""
     waiting = queue(forecast=one_a_second())
     waiting.put([item(tenant="noisy") for _ in range(20)])
-    waiting.put([item(tenant="quiet") for _ in range(2)])
+    waiting.put([item(tenant="quiet", deadline=1005.0) for _ in range(2)])
     waiting.put([item(tenant="quiet", deadline=1000.0 + 5.0 * HEADROOM)])
     with pytest.raises(Failed, match=r"in 7\.000 s"):
-        waiting.put([item(tenant="quiet", deadline=1006.0)])
+        waiting.put([item(tenant="quiet", deadline=1007.0)])
     waiting.put([item(tenant="third", deadline=1000.0 + 1.0 * HEADROOM)])
 
 
@@ -274,3 +275,27 @@ def test_every_live_item_leaves_exactly_once_and_the_books_balance(script: list[
         assert (waiting.items, waiting.rows, waiting.bytes) == (0, 0, 0)
 
     asyncio.run(run())
+
+
+class Data(bytearray):
+    """Bytes that say when they are gone."""
+
+
+@pytest.mark.parametrize("leave", ["discard", "take"])
+@in_loop
+async def test_nothing_holds_the_bytes_of_a_request_that_has_left(leave: str) -> None:
+    waiting = queue()
+    waiting.put([item(priority=1 if leave == "discard" else 9)])  # so that the queue is never empty
+    gone = []
+    for _ in range(100):
+        one = item()
+        one.columns = [data := Data(b"x")]
+        gone.append(weakref.ref(data))
+        del data
+        waiting.put([one])
+        if leave == "take":
+            assert taken(waiting, 1) == [one]
+        else:
+            waiting.discard([one])
+        del one
+    assert not any(data() for data in gone)

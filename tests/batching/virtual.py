@@ -58,6 +58,7 @@ class Machine:
     fixed_s: float
     per_row_s: float
     noise: float = 0.0  # a batch takes up to so much more or less, as a share
+    preprocess_s: float = 0.0  # of each batch, in this time: then batches are sent ahead
     pace: float = 1.0
     executed_rows: int = 0
     overdue: int = 0
@@ -92,7 +93,8 @@ class Machine:
     def _answer(self, items: Sequence[Item], future: "asyncio.Future[Outcome]") -> None:
         self._sent.remove(future)
         if not future.done():
-            future.set_result(Outcome([Part(item.rows, [], {}, ()) for item in items], 0.0, 0.0, 0.0))
+            parts = [Part(item.rows, [], {}, ()) for item in items]
+            future.set_result(Outcome(parts, self.preprocess_s, 0.0, 0.0))
 
 
 @dataclass(slots=True)
@@ -185,17 +187,22 @@ def loaded(
     clients: Sequence[Client],
     *,
     machines: int = 1,
-    fixed_s: float = 0.02,
-    per_row_s: float = 0.0025,
     noise: float = 0.0,
-    batch: Batch | None = None,
+    preprocess_s: float = 0.0,
     limits: Limits | None = None,
+    slow_from_s: float = 0.0,
+    slow_until_s: float = 0.0,
+    slow_pace: float = 1.0,
 ) -> Place:
-    """The place after that load. By default a full batch of 8 takes 40 ms: 200 rows a second from each machine."""
+    """The place after that load. A full batch of 8 takes 40 ms: 200 rows a second from each machine."""
 
     async def run() -> Place:
-        made = [Machine(index, fixed_s, per_row_s, noise) for index in range(machines)]
-        place = Place(made, batch or Batch(rows_max=8), limits or Limits())
+        loop = asyncio.get_running_loop()
+        made = [Machine(index, 0.02, 0.0025, noise, preprocess_s) for index in range(machines)]
+        for machine in made:
+            loop.call_later(slow_from_s, setattr, machine, "pace", slow_pace)
+            loop.call_later(slow_until_s, setattr, machine, "pace", 1.0)
+        place = Place(made, Batch(rows_max=8), limits or Limits())
         await place.load(clients)
         return place
 

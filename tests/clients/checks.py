@@ -22,7 +22,7 @@ class Served:
     """Where the server of all pipelines listens, each ``host:port``; ``folder`` is for what a suite writes.
 
     ``alone`` are servers of one pipeline, by its name, as clients expect them that name none; "fuzzed" is one that may
-    be sent anything.
+    be sent anything, and "keyed" one that wants a key: that of ``folder``'s file ``key`` is for one of its pipelines.
     """
 
     http: str

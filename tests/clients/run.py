@@ -30,7 +30,8 @@ VERTEX = {
     "AIP_HEALTH_ROUTE": "/vertex/health",
     "AIP_PREDICT_ROUTE": "/vertex/predict",
 }
-FUZZED = ("simple", "embedder", "ranker", "classifier", "table")
+SEVERAL = {"fuzzed": ("simple", "embedder", "ranker", "classifier", "table"), "keyed": ("embedder", "ranker")}
+"""Servers of more than one pipeline, by their name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ SCRIPTS = (
     Script("rerank", "openai", ("ranker", "embedder", "classifier")),
     Script("platforms", "mlflow", ("table",)),
     Script("openapi", "openai", ("fuzzed",)),
+    Script("identity", "openai", ("keyed",)),
     Script("perf_analyzer", "triton"),
 )
 
@@ -126,9 +128,12 @@ def _needed(scripts: Sequence[Script]) -> Iterator[str]:
 
 @contextmanager
 def _alone(name: str, folder: Path) -> Iterator[str]:
-    sources = [folder / "models" / each for each in (FUZZED if name == "fuzzed" else (name,))]
-    settings = {"data.model_control": "true"} if name == "fuzzed" else {}
+    sources = [folder / "models" / each for each in SEVERAL.get(name, (name,))]
+    settings = {"fuzzed": {"data.model_control": "true"}, "keyed": {"auth.required": "true"}}.get(name, {})
     environment = VERTEX if name == "table" else {}
+    if name == "keyed":
+        of_one = ("keys", "create", "--tenant", "acme", "--scope", "infer:embedder")
+        (folder / "key").write_text(forwardpass(*of_one, data=folder / "data-keyed").stdout)
     with serving(*sources, data=folder / f"data-{name}", settings=settings, environment=environment) as server:
         yield f"127.0.0.1:{server.port}"
 

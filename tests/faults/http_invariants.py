@@ -84,13 +84,14 @@ def rewritten(request: tuple[Any, ...]) -> bytes:
     return wire + body
 
 
-class _Transport(asyncio.Transport):
-    """Keeps what is written."""
+class Transport(asyncio.Transport):
+    """Keeps what is written, and takes it all at once."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         self.written = bytearray()
         self.ended = False
+        self.reading = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.ended, "something is written after the end"
@@ -98,9 +99,11 @@ class _Transport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.reading = False
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -128,14 +131,15 @@ def _check_connection(pieces: list[bytes], expected: Read) -> None:
         asked.append((request.method, request.path, request.body))
         return HttpAnswer(200, b"ok", b"text/plain")
 
-    async def run() -> tuple[_Transport, HttpServer]:
+    async def run() -> tuple[Transport, HttpServer]:
         server = HttpServer(respond, lambda method, path: "problem", LIMITS, FakeClock())
-        connection, transport = server.connection(), _Transport()
+        connection, transport = server.connection(), Transport()
         connection.connection_made(transport)
         for piece in pieces:
             connection.data_received(piece)
-            for _ in range(8):
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        for _ in range(2 * len(expected) + 8):
+            await asyncio.sleep(0)
         connection.connection_lost(None)
         await asyncio.sleep(0)  # its task ends
         return transport, server

@@ -130,7 +130,11 @@ def peak_of(server: Server, sleep_ms: float, headers: dict[str, str] | None = No
 
 @contextmanager
 def overloadable(
-    folder: Path, *, keys: bool = False, environment: dict[str, str] | None = None
+    folder: Path,
+    *,
+    keys: bool = False,
+    environment: dict[str, str] | None = None,
+    settings: dict[str, object] | None = None,
 ) -> Iterator[tuple[Server, dict[str, str]]]:
     """A server over "slow", one row a batch, and the keys by tenant, where callers have some."""
     root, data = folder / "models", folder / "data"

@@ -7,9 +7,11 @@ against the bars; here they have the slack that a busy machine needs.
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +63,42 @@ def test_under_overload_nothing_grows_and_the_operator_is_answered_at_once(load:
     assert max(seen.resident_bytes for seen in watch.seen) <= before.resident_bytes + 32 * MIB
     assert max(seen.descriptors - seen.connections for seen in watch.seen) <= before.descriptors + 8
     assert max(seen.threads for seen in watch.seen) <= before.threads + 6  # of asyncio's own pool
+
+
+def executed_rows(server: Server) -> float:
+    text = server.get("/metrics", admin=True).body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("forwardpass_rows_total{"))
+
+
+def test_what_clients_who_left_had_asked_for_is_not_run(load: Load) -> None:  # V5
+    server, before = load.server, executed_rows(load.server)
+    body = json.dumps({"x": [1300.0, 0.0]}).encode()
+    head = f"POST /predict/slow HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with ExitStack() as stay:
+        for number in range(6):  # the first is run, the others wait
+            client = stay.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            client.sendall(head.encode() + body)
+            wait_until(lambda number=number: server.version("slow")["running"] == number + 1)
+    wait_until(lambda: server.version("slow")["running"] == 0)
+    assert server.predict("slow", {"x": [1.0, 2.0]}).json["outputs"]["y"] == 3.0
+    assert executed_rows(server) - before <= 2  # the first, if it had begun by then, and the last
+    assert server.version("slow")["overdue"] == 0
+
+
+def test_a_hang_that_nobody_waits_for_costs_its_worker_and_no_stranger(load: Load) -> None:
+    server, deaths = load.server, load.server.version("slow")["workers"][0]["deaths"]
+
+    def ask(number: int) -> Reply:
+        if number == 0:
+            return server.predict("slow", {"x": [-3.0, 0.0]}, X_Request_Deadline_Ms="400")
+        wait_until(lambda: server.version("slow")["running"])
+        return server.predict("slow", {"x": [1.0, 2.0]}, X_Request_Deadline_Ms="20000")
+
+    hangs, stranger = server.together(2, ask)
+    assert (hangs.status, hangs.code) == (504, "deadline_exceeded")
+    assert (stranger.status, stranger.json["outputs"]["y"]) == (200, 3.0)
+    version = server.version("slow")
+    assert (version["workers"][0]["deaths"] - deaths, version["quarantined"]) == (1, 0)
 
 
 def test_after_a_burst_all_is_as_before_although_everybody_tries_three_times(load: Load) -> None:  # V6
@@ -127,7 +165,8 @@ def injected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server,
     environment = {
         "PYTHONPATH": str(folder / "python"), "SYSTEM_ROOT": str(folder / "system"), "STAND_STILL_S": str(STAND_STILL_S)
     }  # fmt: skip
-    with overloadable(folder, environment=environment) as (server, _):
+    settings: dict[str, object] = {"limits.memory_share_max": 0.8}
+    with overloadable(folder, environment=environment, settings=settings) as (server, _):
         yield server, folder / "system"
 
 
@@ -158,12 +197,12 @@ def test_when_memory_runs_short_what_is_kept_goes_first_then_requests_then_loads
     server, system = injected
     first = keyed(server, "one")
     assert keyed(server, "one").headers["idempotency-replayed"] == "true"
-    fill(system, 0.93)
+    fill(system, 0.82)
     wait_until(lambda: level(server) == "shrink")
     wait_until(lambda: server.call("GET", f"/receipts/{first.headers['x-request-id']}", admin=True).status == 404)
     again = keyed(server, "one")
     assert (again.status, "idempotency-replayed" in again.headers) == (200, False)
-    fill(system, 0.98)
+    fill(system, 0.91)
     wait_until(lambda: level(server) == "refuse_loads")
     refused = server.predict("slow", {"x": [1.0, 2.0]})
     assert (refused.status, refused.code, 1 <= int(refused.headers["retry-after"]) <= 5) == (503, "memory_full", True)
@@ -196,9 +235,8 @@ def test_a_loop_that_stands_still_is_told_of_and_deadlines_hold_afterwards(
         thread.join()
     assert (ready.status, ready.code) == (503, "not_ready")
     assert (replies["hurried"].code, replies["patient"].status) == ("deadline_exceeded", 200)
-    print(server.log.read_text()[-3000:])
     events = [json.loads(line) for line in server.log.read_text().splitlines() if '"stack"' in line]
-    assert any("stand_still" in place for event in events for place in event["stack"])
+    assert any(":stand_still:" in event["stack"] for event in events)
     assert server.status()["loop"]["blocked"] >= 1
     assert b"forwardpass_loop_blocked_total 0" not in server.get("/metrics", admin=True).body
     wait_until(lambda: server.get("/ready", admin=True).status == 200, 5.0)

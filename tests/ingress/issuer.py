@@ -35,7 +35,11 @@ class Issuer:
         }
 
     def jwks(self, *ids: str) -> dict[str, Any]:
-        kinds = {"rsa": jwt.algorithms.RSAAlgorithm, "ec": jwt.algorithms.ECAlgorithm, "okp": jwt.algorithms.OKPAlgorithm}
+        kinds: dict[str, Any] = {
+            "rsa": jwt.algorithms.RSAAlgorithm,
+            "ec": jwt.algorithms.ECAlgorithm,
+            "okp": jwt.algorithms.OKPAlgorithm,
+        }
         listed = []
         for id in ids:
             public = kinds[id].to_jwk(self.keys[id].public_key(), as_dict=True)

@@ -48,6 +48,24 @@ def test_a_priority_out_of_bounds_is_refused(value: str) -> None:
     assert caught.value.field == "X-Request-Priority"
 
 
+@pytest.mark.parametrize(("name", "priority"), [("critical", 1), ("standard", 5), ("sheddable", 9)])
+def test_a_header_names_a_class_of_priority(name: str, priority: int) -> None:
+    assert applied(x_priority=name).priority == priority
+
+
+@pytest.mark.parametrize("name", ["", "high", "Critical", "1", "\xe9"])
+def test_a_class_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(Refused, match="critical, standard, sheddable") as caught:
+        applied(x_priority=name)
+    assert (caught.value.code, caught.value.field) == (Code.OUT_OF_RANGE, "X-Priority")
+
+
+def test_a_class_and_a_number_are_not_taken_together() -> None:
+    with pytest.raises(Refused) as caught:
+        applied(x_priority="critical", x_request_priority="1")
+    assert (caught.value.code, caught.value.field) == (Code.BAD_REQUEST, "X-Priority")
+
+
 def test_a_trace_goes_on_with_a_span_of_our_own() -> None:
     trace = trace_of({b"traceparent": f"00-{TRACE}-{PARENT}-01".encode(), b"tracestate": b"a=1"})
     assert trace is not None

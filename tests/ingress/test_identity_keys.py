@@ -25,7 +25,7 @@ SECRET = b"fp_k1_secret"
 
 def put(folder: Path, id: str = "k1", secret: bytes = SECRET, **more: Any) -> KeyStore:
     store = KeyStore(folder)
-    given = {"id": id, "tenant": "acme", "scopes": frozenset({"infer:p"}), "created_s": 1.0}
+    given: dict[str, Any] = {"id": id, "tenant": "acme", "scopes": frozenset({"infer:p"}), "created_s": 1.0}
     store.add(Key(**(given | {"digest": digest_of(secret) if secret else b""} | more)))
     return store
 
@@ -64,7 +64,7 @@ def refusal(store: KeyStore, http: HttpRequest) -> Refused:
 def test_a_key_tells_tenant_scopes_and_priority(tmp_path: Path) -> None:
     store = put(tmp_path, priority="critical", expires_s=wall_s() + 100)
     found: Caller = within(store, lambda callers: callers.caller(asked(bearer())))
-    assert (found.tenant, found.id, found.scopes, found.priority) == ("acme", "k1", {"infer:p"}, "critical")
+    assert (found.tenant, found.id, found.scopes, found.priority) == ("acme", "k1", frozenset({"infer:p"}), "critical")
     assert found.may("infer", "p") and found.may("read", "p") and not found.may("infer", "q")
     assert not found.may("receipts") and not found.may("admin")
 
@@ -243,3 +243,9 @@ def test_a_refusal_asks_for_a_key_as_http_has_it(tmp_path: Path) -> None:
     assert (answer.status, headers_of(answer)["www-authenticate"]) == (401, "Bearer")
     assert plane.runs == 0
     assert plane.ask(path="/live", method=b"GET").status == 200
+
+
+def test_where_nobody_need_say_who_they_are_no_credential_is_looked_at() -> None:
+    plane = SmallPlane(Edge(), counting)
+    for value in ("Bearer wrong", "", "Bearer a, Bearer b", "x" * 9000):
+        assert plane.ask(headers={"Authorization": value, "X-API-Key": "other"}).status == 200

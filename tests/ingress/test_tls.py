@@ -195,3 +195,29 @@ DEK-Info: AES-256-CBC,0123456789ABCDEF0123456789ABCDEF
 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 -----END EC PRIVATE KEY-----
 """
+
+
+def test_clients_of_a_new_authority_are_taken_without_a_restart(files: Files) -> None:
+    files.write()
+    first, second = trustme.CA(), trustme.CA()
+    authority = files.folder / "clients.pem"
+
+    def admitted(certificates: Certificates, by: trustme.CA) -> bool:
+        context = ssl.create_default_context()
+        files.authority.configure_trust(context)
+        by.issue_cert("svc@mesh").configure_cert(context)
+        with serving(tls=certificates.context) as running, connect(running) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname="localhost") as client:
+                    client.sendall(GET)
+                    return read_reply(client, 0.05).statuses == [200]
+            except OSError:
+                return False
+
+    first.cert_pem.write_to_path(str(authority))
+    certificates = Certificates(str(files.certificate), str(files.key), files.clock, client_ca=str(authority))
+    assert (admitted(certificates, first), admitted(certificates, second)) == (True, False)
+    authority.unlink()
+    second.cert_pem.write_to_path(str(authority))
+    certificates.renew()
+    assert (admitted(certificates, first), admitted(certificates, second)) == (False, True)

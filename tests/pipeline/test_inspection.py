@@ -133,7 +133,7 @@ BAD_GGUF = {
     "huge n_tensors": (HEAD + struct.pack("<QQ", 2**63, 0), "tensors"),
     "string longer than the file": (HEAD + struct.pack("<QQQ", 0, 1, 1000) + b"x", "cut short"),
     "string of 2^63": (HEAD + struct.pack("<QQQ", 0, 1, 2**63), "a text of"),
-    "array of 2^62": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 4, 2**62), "arrays of more"),
+    "array of 2^62": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**62), "arrays of more"),
     "array of arrays": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 9, 1), "unknown type 9"),
     "key twice": (HEAD + struct.pack("<QQ", 0, 2) + 2 * (text("a") + struct.pack("<II", 4, 1)), "twice"),
 }

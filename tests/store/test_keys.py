@@ -34,7 +34,7 @@ def test_a_key_comes_back_as_it_was_put_in(tmp_path: Path) -> None:
     store = KeyStore(tmp_path)
     put = key(digest=b"d" * 32, priority="critical", expires_s=9.5, note="cron'; DROP TABLE keys;--", subject="CN=a")
     store.add(put)
-    assert store.keys() == (put,)
+    assert store.listed() == (put,)
 
 
 def test_the_file_is_for_its_owner_only_and_never_holds_a_secret(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_key_is_revoked_once_and_stays_listed(tmp_path: Path) -> None:
     store.add(key())
     assert store.revoke("k1", 5.0)
     assert store.revoke("k1", 7.0)
-    (found,) = store.keys()
+    (found,) = store.listed()
     assert (found.revoked_s, found.holds(2.0)) == (5.0, False)
 
 
@@ -92,14 +92,14 @@ def test_every_change_leaves_another_mark(tmp_path: Path) -> None:
         marks.append(store.mark())
     assert marks[0] is None
     assert len(set(marks)) == 4
-    store.keys()
+    store.listed()
     assert store.mark() == marks[-1]
 
 
 def test_a_store_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"not a database, and longer than a header is" * 10)
     with pytest.raises(Misconfigured, match=FILE) as refused:
-        KeyStore(tmp_path).keys()
+        KeyStore(tmp_path).listed()
     assert refused.value.code is Code.STORE_LOCKED
 
 

@@ -156,6 +156,7 @@ class Admission:
             self._give(taken, [float(account.limit.kind == "concurrent") for account, _ in taken.wanted])
 
     async def _take(self, wanted: Sequence[Wanted]) -> Taken:
+        granted = False
         try:
             for account, amount in wanted:
                 if amount > account.limit.capacity:
@@ -164,12 +165,13 @@ class Admission:
             self.standings.add(taken)
             if not taken.granted:
                 raise _refused(taken)
+            granted = True
             return taken
-        except BaseException:
-            entered, self._entered = self._entered, []
-            for before in entered:  # a request that is refused costs nothing
-                self._give(before, [amount for _, amount in before.wanted])
-            raise
+        finally:
+            if not granted:  # a request that is refused, or given up here, costs nothing
+                entered, self._entered = self._entered, []
+                for before in entered:
+                    self._give(before, [amount for _, amount in before.wanted])
 
     def _give(self, taken: Taken, back: Sequence[float]) -> None:
         if any(back):

@@ -27,7 +27,7 @@ RENEW_S = 10.0
 OWED_MAX = 10_000
 """Settlements that wait to be told to Redis; of more the oldest are dropped, and what they give back stays charged."""
 TOLD_AT_ONCE_MAX = 200
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 8  # a script takes Redis some 50 us: more would only wait there instead of here
 PREFIX = "forwardpass:{quota}:"
 """One hash slot for all, so that a script may see them together."""
 _log = logging.getLogger("forwardpass.admit")
@@ -59,6 +59,7 @@ class RedisStore:
         self._running: dict[str, Sequence[str]] = {}  # lease -> the keys that have it
         self._something = asyncio.Event()
         self._digests: dict[str, str] = {}
+        self._closing = False
         self._telling: asyncio.Task[None] | None = None
 
     def open(self) -> Self:
@@ -76,8 +77,9 @@ class RedisStore:
     ) -> None:
         """What is owed is told once more, if Redis answers; the rest ends with its leases."""
         assert self._telling is not None, "left without having been entered"
-        self._telling.cancel()
-        await asyncio.wait((self._telling,))
+        self._closing = True
+        self._something.set()
+        await self._telling
         if not self.away:
             await self._tell_owed()
         await self._client.aclose()
@@ -127,12 +129,24 @@ class RedisStore:
 
         try:
             async with asyncio.timeout(self._answer_s):
-                answer = await self._run(script)
+                answer = await self._run_anew(script)
         except (RedisError, OSError, TimeoutError) as error:
             self._failed(error)
             return None
         self._answered()
         return answer
+
+    async def _run_anew(self, script: Script) -> Any:
+        """A connection of before Redis was started anew is no sign that it is away: once more over another one."""
+        from redis.exceptions import ConnectionError as ConnectionLost
+
+        try:
+            return await self._run(script)
+        except ConnectionLost:
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+            if script.text is GIVE and not script.repeatable:
+                raise
+            return await self._run(script)
 
     async def _run(self, script: Script) -> Any:
         from redis.exceptions import NoScriptError
@@ -161,9 +175,9 @@ class RedisStore:
             _log.info("Redis answers again; quotas are shared")
 
     async def _tell(self) -> None:
-        """Until cancelled: settle what is owed as it comes, and renew the leases of what runs."""
+        """Until it is closed: settle what is owed as it comes, and renew the leases of what runs."""
         renew_at_s = self._clock() + RENEW_S
-        while True:
+        while not self._closing:
             try:
                 async with asyncio.timeout(max(0.05, renew_at_s - self._clock())):
                     await self._something.wait()

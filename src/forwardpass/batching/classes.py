@@ -4,18 +4,21 @@ A request's number says its class, and its place in it: 1 to 4 is critical, 5 to
 is no aging: as long as more urgent work takes all of the time, the rest waits until its deadline.
 """
 
+from bisect import bisect_right
+
 from forwardpass.core.caller import ANONYMOUS, PRIORITIES, Priority
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.request import Request
 
 NAMES: tuple[Priority, ...] = tuple(sorted(PRIORITIES, key=lambda name: PRIORITIES[name]))
+_BEGINS = [PRIORITIES[name] for name in NAMES]
 ALONE = 0
 """The rank of what must run alone to be cleared or blamed: before all classes, whose ranks are 1 and up."""
 
 
 def rank_of(priority: int) -> int:
     """The class of a priority, 1 the most urgent: the last one that begins at it or before."""
-    return sum([PRIORITIES[name] <= priority for name in NAMES]) or 1
+    return bisect_right(_BEGINS, priority) or 1
 
 
 def priority_of(request: Request) -> int:

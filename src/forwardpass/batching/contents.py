@@ -38,8 +38,7 @@ class Contents:
             group = self.groups[item.key] = Group(item.worker, self.items)
         group.push(item)
         rank = rank_in(item)
-        share = self.lanes[rank].share(item.tenant)
-        share.push(item)
+        share = self.lanes[rank].push(item)
         line = share.lines.get(item.key)
         if line is None:
             line = share.lines[item.key] = group.lines[rank, item.tenant] = Line(item.worker, self.items)
@@ -57,17 +56,14 @@ class Contents:
         self.bytes -= item.bytes_total
         self._for_worker[item.worker] -= 1
         rank, group = rank_in(item), self.groups[item.key]
-        share = self.lanes[rank].shares[item.tenant]
-        line = share.lines[item.key]
-        for place in (group, share):
-            place.left(item)
+        line = group.lines[rank, item.tenant]
         line.left()
         if not line.items:
-            del share.lines[item.key], group.lines[rank, item.tenant]
+            del self.lanes[rank].shares[item.tenant].lines[item.key], group.lines[rank, item.tenant]
+        self.lanes[rank].left(item)
+        group.left(item)
         if not group.items:
             del self.groups[item.key]
-        if not share.items:
-            self.lanes[rank].leave(share)
 
     def anything_for(self, worker: int) -> bool:
         return bool(self._for_worker.get(None) or self._for_worker.get(worker))
@@ -84,13 +80,16 @@ class Contents:
     def ahead_of(self, item: Item) -> Work:
         """What would be served before an item that came now."""
         rank = rank_in(item)
-        return self.work_of(range(rank)).plus(self.lanes[rank].ahead_of(item))
+        return self._work_before(rank, self.lanes[rank].ahead_of(item))
 
-    def work_of(self, ranks: range) -> Work:
-        """All that waits of these classes."""
-        work = NOTHING
-        for rank in ranks:
-            work = work.plus(self.lanes[rank].work)
+    def behind_class(self, rank: int) -> Work:
+        """All that waits of that class and of those before it."""
+        return self._work_before(rank + 1, NOTHING)
+
+    def _work_before(self, rank: int, work: Work) -> Work:
+        for lane in self.lanes[:rank]:
+            if lane.items:
+                work = work.plus(Work(lane.rows, lane.cost, lane.items))
         return work
 
 

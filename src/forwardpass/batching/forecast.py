@@ -22,8 +22,8 @@ class Work(NamedTuple):
     cost: float
     items: float
 
-    def plus(self, other: "Work", share: float = 1.0) -> "Work":
-        return Work(self.rows + share * other.rows, self.cost + share * other.cost, self.items + share * other.items)
+    def plus(self, other: "Work") -> "Work":
+        return Work(self.rows + other.rows, self.cost + other.cost, self.items + other.items)
 
 
 NOTHING = Work(0.0, 0.0, 0.0)

@@ -58,10 +58,10 @@ class Grouping:
         priority = request.priority or DEFAULT_PRIORITY
         if request.rows <= self._whole_max:
             columns: list[Buffer] = [tensor.data for tensor in request.columns]
-            ticket = Ticket(1, deadline, loop)
+            ticket = Ticket(1, deadline, loop, request.id)
             return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now, request.tenant)]
         slices = self._slices(request)
-        ticket = Ticket(len(slices), deadline, loop)
+        ticket = Ticket(len(slices), deadline, loop, request.id)
         return ticket, [
             self._item(ticket, part, columns, shapes, rows, priority, now, request.tenant)
             for part, (columns, rows) in enumerate(slices)

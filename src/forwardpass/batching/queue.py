@@ -106,7 +106,7 @@ class Queue:
 
     def predicted_wait_s(self) -> float:
         """How long one more row of standard priority, whose deadline is far, would wait behind all of its class."""
-        ahead = self._contents.work_of(range(rank_of(PRIORITIES["standard"]) + 1))
+        ahead = self._contents.behind_class(rank_of(PRIORITIES["standard"]))
         return self._admission.predict_s(ahead, Work(1.0, 1.0, 1.0))[0]
 
     def by_class(self) -> Mapping[str, int]:

@@ -5,7 +5,7 @@ not when it comes: so a tenant's own order stays free. A tenant's tag is what it
 One who was away is not given what it missed: it begins where the least served of the others is.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable
 
 from forwardpass.batching.forecast import NOTHING, Work
 from forwardpass.batching.lines import Line
@@ -49,10 +49,6 @@ class Share:
         self._slots: dict[Slot, int] = {}
         self._last: Slot = (0, 0)
 
-    @property
-    def work(self) -> Work:
-        return Work(self.rows, self.cost, self.items)
-
     def push(self, item: Item) -> None:
         self.items += 1
         self.rows += item.rows
@@ -91,39 +87,67 @@ class Share:
 
 
 class Lane:
-    """One class: its tenants that have something waiting."""
+    """One class: its tenants that have something waiting, and the sums over them."""
 
     def __init__(self) -> None:
         self.shares: dict[str, Share] = {}
+        self.items = 0
+        self.rows = 0
+        self.cost = 0.0
         self._gone: dict[str, int] = {}
         self._numbers = 0
 
-    @property
-    def work(self) -> Work:
-        return Work(
-            sum([share.rows for share in self.shares.values()]),
-            sum([share.cost for share in self.shares.values()]),
-            self.items,
-        )
-
-    @property
-    def items(self) -> int:
-        return sum([share.items for share in self.shares.values()])
-
-    def share(self, tenant: str) -> Share:
-        """That of a tenant of whom something comes."""
-        share = self.shares.get(tenant)
+    def push(self, item: Item) -> Share:
+        share = self.shares.get(item.tenant)
         if share is None:
             self._numbers += 1
-            share = self.shares[tenant] = Share(tenant, self._tag(tenant), self._numbers)
-            self._gone.pop(tenant, None)
+            share = Share(item.tenant, self._tag(item.tenant), self._numbers)
+            self.shares[item.tenant] = share
+            self._gone.pop(item.tenant, None)
+        share.push(item)
+        self.items += 1
+        self.rows += item.rows
+        self.cost += item.cost
         return share
 
-    def leave(self, share: Share) -> None:
-        """It has nothing waiting any more."""
+    def left(self, item: Item) -> None:
+        """It waits no more, and is in no line."""
+        share = self.shares[item.tenant]
+        share.left(item)
+        self.items -= 1
+        self.rows -= item.rows
+        self.cost -= item.cost
+        if not share.items:
+            self._leave(share)
+
+    def in_turn(self) -> Iterable[Share]:
+        """The least served first."""
+        if len(self.shares) < 2:
+            return self.shares.values()
+        return sorted(self.shares.values(), key=lambda share: (share.tag, share.number))
+
+    def ahead_of(self, item: Item) -> Work:
+        """What of this class would be served before an item that came now."""
+        if not self.shares:
+            return NOTHING
+        own = self.shares.get(item.tenant)
+        before = 0 if own is None else own.before(slot_of(item))
+        level = before + (self._tag(item.tenant) if own is None else own.tag)
+        rows = cost = items = 0.0
+        for share in self.shares.values():
+            part = before if share is own else level - share.tag
+            if part > 0:
+                fraction = part / share.charge if part < share.charge else 1.0
+                rows += fraction * share.rows
+                cost += fraction * share.cost
+                items += fraction * share.items
+        return Work(rows, cost, items)
+
+    def _leave(self, share: Share) -> None:
         del self.shares[share.tenant]
         if not self.shares:
             self._gone.clear()
+            self.cost = 0.0  # what adding and taking away left over
             return
         least = self._least()
         if share.tag > least:
@@ -132,24 +156,6 @@ class Lane:
             self._gone = {tenant: tag for tenant, tag in self._gone.items() if tag > least}
             if len(self._gone) > GONE_MAX // 2:
                 self._gone.clear()
-
-    def in_turn(self) -> Iterator[Share]:
-        """The least served first."""
-        if len(self.shares) < 2:
-            return iter(self.shares.values())
-        return iter(sorted(self.shares.values(), key=lambda share: (share.tag, share.number)))
-
-    def ahead_of(self, item: Item) -> Work:
-        """What of this class would be served before an item that came now."""
-        own = self.shares.get(item.tenant)
-        before = 0 if own is None else own.before(slot_of(item))
-        ahead = NOTHING if own is None or not before else NOTHING.plus(own.work, before / own.charge)
-        if len(self.shares) > (own is not None):
-            level = (self._tag(item.tenant) if own is None else own.tag) + before
-            for share in self.shares.values():
-                if share is not own and share.tag <= level:
-                    ahead = ahead.plus(share.work, min(1.0, (level - share.tag) / share.charge))
-        return ahead
 
     def _tag(self, tenant: str) -> int:
         return max(self._least(), self._gone.get(tenant, 0))

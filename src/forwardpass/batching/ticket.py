@@ -35,10 +35,13 @@ class Ticket:
     stops waiting ends it too.
     """
 
-    __slots__ = ("_missing", "_parts", "deadline", "ended")
+    __slots__ = ("_missing", "_parts", "deadline", "ended", "request")
 
-    def __init__(self, parts: int, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, parts: int, deadline: float, loop: asyncio.AbstractEventLoop | None = None, request: str = ""
+    ) -> None:
         self.deadline = deadline
+        self.request = request  # its id, for the log
         self.ended: asyncio.Future[None] = (loop or asyncio.get_running_loop()).create_future()
         self._parts: list[Part | None] = [None] * parts
         self._missing = parts

@@ -167,7 +167,7 @@ class Guard:
     """A rule on the texts that come in or go out, with one check. Its verdicts never hold what it saw."""
 
     name: str  # letters, digits, ".", "_" and "-"; verdicts, refusals and metrics carry it
-    on: Literal["input", "output"]
+    on: Literal["input", "output", "step"]  # input or output; the step guard is one, too
     mode: GuardMode = "block"  # block: the row fails; mask: what was found is replaced; flag: told; shadow: only in the receipt
     fields: tuple[str, ...] = ()  # which inputs or outputs; () = every one that holds text
     deny: tuple[str, ...] = ()  # regular expressions (RE2) that must match nothing

@@ -52,6 +52,8 @@ class Request(msgspec.Struct):
     classes: dict[str, int] = {}  # V2: output name -> so many of its highest values, with their indices
     sequence: Turn | None = None
     trace: Trace | None = None
+    judged: bool = True  # by the judges of guards; golden examples are not
+    judging: tuple[str, ...] = ()  # the pipelines for whose guards this one judges, the first asked first
     begun: int = 0  # which start of its sequence it counts for, once it has run
 
     @property

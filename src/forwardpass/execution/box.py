@@ -2,8 +2,9 @@
 
 no_new_privs, no capabilities, death with the parent, limits on memory, files and core dumps, and Landlock where the
 kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside; what
-Landlock does not know is refused by a filter of system calls. Not covered: a worker can use all of its cores, its
-memory once more in memory files (RLIMIT_AS does not count those), and say on which cores others of its user run.
+Landlock does not know is refused by a filter of system calls. Not covered, and a matter for a container's limits: a
+worker can use every core, can move others of its user to other cores, and can fill memory files, which RLIMIT_AS does
+not count (each as large as its limit, as many as it may have files).
 Sources: prctl(2), capabilities(7), landlock(7).
 """
 
@@ -56,10 +57,12 @@ def close_box(readable: Sequence[str], *, memory_max_bytes: int, parent: int) ->
     resource.setrlimit(resource.RLIMIT_AS, (memory_max_bytes, memory_max_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory_max_bytes, memory_max_bytes))  # of each memory file
     paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), *readable}
-    return [*_landlock(libc, sorted(paths)), *refuse_calls(libc)]
+    unfiltered = refuse_calls(libc)
+    return [*unfiltered, *_landlock(libc, sorted(paths), sockets=bool(unfiltered))]
 
 
-def _landlock(libc: ctypes.CDLL, readable: Sequence[str]) -> list[str]:
+def _landlock(libc: ctypes.CDLL, readable: Sequence[str], *, sockets: bool) -> list[str]:
+    """``sockets``: nothing else refuses them."""
     abi = libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
     if abi < 1:
         return ["this kernel has no Landlock: the worker can read and write what its user can"]
@@ -81,7 +84,7 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str]) -> list[str]:
             missing.append(f"Landlock could not be enforced: {os.strerror(ctypes.get_errno())}")
     finally:
         os.close(ruleset)
-    if abi < 4:
+    if abi < 4 and sockets:
         missing.append("this kernel's Landlock cannot refuse TCP")
     return missing
 

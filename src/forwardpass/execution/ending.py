@@ -40,3 +40,10 @@ async def end_of(process: asyncio.subprocess.Process) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TIME_S):
                 await process.wait()
+
+
+def signal_of(process: asyncio.subprocess.Process) -> str:
+    """What ended it: "SIGSEGV"; "" for one that ended by itself."""
+    status = process.returncode or 0
+    names = {each.value: each.name for each in signal.Signals}
+    return names.get(-status, str(-status)) if status < 0 else ""

@@ -22,7 +22,7 @@ from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
 from forwardpass.execution.board import Board
-from forwardpass.execution.ending import STOPPED, end_of, kill, leave, pulse_of
+from forwardpass.execution.ending import STOPPED, end_of, kill, leave, pulse_of, signal_of
 from forwardpass.execution.exchange import outcome_of, run_of
 from forwardpass.execution.sent import Sent
 from forwardpass.execution.wire import Kind, Load, Loaded
@@ -193,10 +193,11 @@ class WorkerProcess:
             finally:
                 self._hang_up()
                 await leave(process)
+                ran = self._running.told()
                 self._running.lose(code, nobodys=self._nobodys)
                 self.pid = self._board = None
         doing = "" if self.loaded else " while it loaded the model"
-        self._note_end(f"ended with status {process.returncode}{doing}", process.pid)
+        self._note_end(f"ended with status {process.returncode}{doing}", process.pid, signal=signal_of(process), **ran)
         return code
 
     async def _start(self, childs_end: socket.socket, marks: int) -> asyncio.subprocess.Process:
@@ -209,12 +210,12 @@ class WorkerProcess:
             env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
         )  # fmt: skip
 
-    def _note_end(self, how: str, pid: int | None) -> None:
+    def _note_end(self, how: str, pid: int | None, **ran: str) -> None:
         if self.loaded is None and self.refusal is None:
             text = f"the worker {how}"
             self.refusal = Misconfigured(Code.LOAD_FAILED, (Problem("", "", text, "see the log"),))
         elif self.refusal is None:
-            _log.error("worker died", extra=self._event(reason=how, pid=pid))
+            _log.error("worker died", extra=self._event(reason=how, pid=pid, **ran))
 
     def _readable(self) -> None:
         assert self._end is not None and self._gone is not None

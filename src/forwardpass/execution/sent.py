@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.quarantine import digest
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code
 from forwardpass.execution.board import Board
 
 ABANDONED_S = 5.0
+TOLD_ITEMS_MAX = 16
+TOLD_BYTES_MAX = 4 * 1024 * 1024  # of one item; a digest of more would hold the event loop up
 ABANDONED_LOADS = 4.0  # and at least so many times what loading the version took
 
 
@@ -81,6 +84,16 @@ class Sent:
                     if board is not None:
                         board.mark(batch, place)
                     item.left_s = self._clock()
+
+    def told(self) -> dict[str, str]:
+        """Of the batch that runs, for the log: whose requests these are and digests of what they sent, never that itself."""
+        first = next(iter(self._running.values()), None)
+        items = first.items[:TOLD_ITEMS_MAX] if first else ()
+        digests = [
+            digest(item.columns, item.shapes, item.rows).hex() if item.bytes_total <= TOLD_BYTES_MAX else "large"
+            for item in items
+        ]
+        return {"requests": " ".join(item.ticket.request for item in items), "inputs": " ".join(digests)}
 
     def lose(self, code: Code, *, nobodys: bool) -> None:
         """The process has ended. ``nobodys``: for the sake of a batch that was abandoned; what waited behind is blameless."""

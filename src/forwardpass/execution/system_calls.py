@@ -8,7 +8,6 @@ Sources: seccomp(2), bpf(4), asm/unistd_64.h, asm-generic/unistd.h.
 import ctypes
 import errno
 import os
-import platform
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,20 +79,25 @@ _MACHINES = {
 
 def refuse_calls(libc: ctypes.CDLL) -> list[str]:
     """Put the filter on every thread of this process, for good; needs no_new_privs. Returns what could not be done."""
-    machine = _MACHINES.get(platform.machine())
-    if machine is None:
-        return [f"no filter of system calls is known for {platform.machine()}: a worker can open sockets and processes"]
-    code = b"".join(_program(machine, os.getpid()))
+    name = os.uname().machine
+    if name not in _MACHINES:
+        return [f"no filter of system calls is known for {name}: a worker can open sockets and processes"]
+    machine = _MACHINES[name]
+    code = b"".join(program(name, os.getpid()))
     memory = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(memory))
-    if libc.syscall(machine.seccomp, _SET_MODE_FILTER, _TO_ALL_THREADS, program) != 0:
+    described = struct.pack("@HP", len(code) // 8, ctypes.addressof(memory))
+    if libc.syscall(machine.seccomp, _SET_MODE_FILTER, _TO_ALL_THREADS, described) != 0:
         why = os.strerror(ctypes.get_errno())
         return [f"this kernel took no filter of system calls ({why}): a worker can open sockets and processes"]
     return []
 
 
-def _program(machine: _Machine, pid: int) -> Sequence[bytes]:
-    """Classic BPF. Each call that is looked into ends in a return of its own, so that no jump is longer than a few."""
+def program(name: str, pid: int) -> Sequence[bytes]:
+    """Classic BPF for a machine, ``x86_64`` or ``aarch64``, eight bytes an instruction.
+
+    Each call that is looked into ends in a return of its own, so that no jump is longer than a few.
+    """
+    machine = _MACHINES[name]
     lines = [
         _line(_LOAD_WORD, _MACHINE_AT),
         _line(_JUMP_EQUAL, machine.audit, 1, 0),

@@ -22,7 +22,7 @@ from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, version_number
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts, receipt
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 384
 """Of the admin plane, besides those of the data plane."""
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 

@@ -10,7 +10,7 @@ from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.compression import compress
 from forwardpass.ingress.dialect import Call, Dialect, Endpoint, by_path
-from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, trace_header, trace_of
+from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, guard_header, trace_header, trace_of
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
 from forwardpass.ingress.inference import Inference, off_loop
@@ -162,7 +162,9 @@ class DataPlane:
 
         def encode(answer: Answer, request: Request) -> HttpAnswer:
             call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
-            return dialect.encode(answer, request, call)
+            encoded = dialect.encode(answer, request, call)
+            encoded.headers += guard_header(answer)
+            return encoded
 
         return await self._inference.run(target, work, decode, encode, call.caller, call.http.admission)
 

@@ -204,12 +204,15 @@ class _Connection(asyncio.Protocol):
                 self._line_bytes -= len(body)
                 if self._held and not self._line:
                     self._held = False
-                    self._transport.resume_reading()
                     self._read()
+                    if not self._held or self._splitter.unread_bytes <= HELD_BYTES_MAX:
+                        self._transport.resume_reading()  # else each line of short requests would let in a long read
                 if await self._answer(head, body, received_s) or self._transport.is_closing():
                     break
                 del entry, head, body  # an idle connection holds no request
                 self._quiet_s = self._server.clock()
+                if self._line:
+                    await asyncio.sleep(0)  # others have their turn before what this client sent at once
             self._end()
         except Exception:
             log.exception("a connection was given up")

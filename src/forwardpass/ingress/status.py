@@ -71,6 +71,8 @@ def error_answer(failure: Failure, family: Family, request_id: str) -> HttpAnswe
     headers = [(b"X-Request-Id", request_id.encode()), (b"X-Error-Code", failure.code.encode())]
     if status == 401:
         headers.append((b"WWW-Authenticate", b"Bearer"))
+    if failure.code is Code.GUARD_BLOCKED:
+        headers.append((b"X-Guardrails", b"block=1"))
     if failure.retry_after_s is not None or status in (429, 503):
         wait_s = failure.retry_after_s or 1.0
         headers.append((b"Retry-After", b"%d" % max(1, math.ceil(wait_s))))

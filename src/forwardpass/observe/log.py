@@ -7,7 +7,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Thread
 from types import TracebackType
@@ -131,7 +130,8 @@ class Sink(logging.Handler):
         self._lines_max = lines_max
         self._clock = clock
         self._lines: deque[str] = deque()
-        self._dropped = 0
+        self._dropped = 0  # and not yet told
+        self.dropped_total = 0
         self._ended = False
         self._changed = Condition()
         self._alike: dict[tuple[str, str, str], int] = {}
@@ -172,16 +172,21 @@ class Sink(logging.Handler):
     def _put(self, line: str) -> None:
         with self._changed:
             if len(self._lines) >= self._lines_max:
-                self._dropped += 1
+                self._drop(1)
             else:
                 self._lines.append(line)
                 self._changed.notify()
+
+    def _drop(self, lines: int) -> None:
+        self._dropped += lines
+        self.dropped_total += lines
 
     def _line(self, part: str, text: str, event: dict[str, Any]) -> str:
         values = {"name": part, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text, "event": event}
         return self.format(logging.makeLogRecord(values))
 
     def _write(self) -> None:
+        broken = False  # in the middle of a line, perhaps
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._lines or self._ended)
@@ -189,10 +194,17 @@ class Sink(logging.Handler):
                     return
                 lines = [self._lines.popleft() for _ in range(min(len(self._lines), WRITE_LINES_MAX))]
                 dropped, self._dropped = self._dropped, 0
-            if dropped:
-                lines.append(self._line("forwardpass.observe", "log lines were dropped", {"lines": dropped}))
-            with suppress(OSError):  # a broken pipe: nobody is there to be told
-                _write_whole(self._descriptor, "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+            told = [self._line("forwardpass.observe", "log lines were dropped", {"lines": dropped})] if dropped else []
+            start = "\n" if broken else ""
+            text = start + "".join(f"{line}\n" for line in [*lines, *told])
+            try:
+                _write_whole(self._descriptor, text.encode("utf-8", "replace"))
+                broken = False
+            except OSError:  # a full disk, a broken pipe: whoever reads it later is told how much is missing
+                broken = True
+                with self._changed:
+                    self._drop(len(lines))
+                    self._dropped += dropped
 
 
 def _most(code: str) -> int:
@@ -243,6 +255,11 @@ def choose(choice: LogChoice) -> None:
         if isinstance(sink.formatter, JsonLines):
             sink.formatter.messages = choice.verbose
     logging.getLogger("forwardpass").setLevel(logging.DEBUG if choice.verbose else logging.INFO)
+
+
+def dropped() -> int:
+    """Lines that found no room, or nowhere to go."""
+    return sum(sink.dropped_total for sink in _sinks())
 
 
 def request_ended(record: Record) -> None:

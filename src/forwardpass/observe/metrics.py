@@ -4,6 +4,7 @@ Names and units follow the Prometheus conventions; label values come from config
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -35,8 +36,12 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_loop_blocked_total": ("counter", "Times that the front stood still for more than a second."),
     "forwardpass_loop_blocked_seconds_total": ("counter", "How long it did together."),
     "forwardpass_memory_pressure": ("gauge", "0 calm, 1 kept answers go, 2 new requests are refused, 3 loads are too."),
+    "forwardpass_guard_verdicts_total": (
+        "counter", "Values on which a guard fired, by what it did; failed: its judge gave no answer.",
+    ),
     "forwardpass_ready": ("gauge", "1 when the version answers."),
     "forwardpass_connections": ("gauge", "Open connections of the data plane."),
+    "forwardpass_log_lines_dropped_total": ("counter", "Log lines that found no room, or nowhere to go."),
     "forwardpass_resident_bytes": ("gauge", "Resident memory of the front."),
 }  # fmt: skip
 """name -> (type, help)"""
@@ -50,6 +55,7 @@ class _Series:
     outcomes: dict[str, int] = field(default_factory=dict)
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     seconds: float = 0.0
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 class Metrics:
@@ -64,6 +70,8 @@ class Metrics:
         if series is None:
             series = self._series[key] = _Series()
         series.outcomes[record.outcome] = series.outcomes.get(record.outcome, 0) + 1
+        if record.verdicts:
+            series.verdicts.update(record.verdicts)
         if record.outcome == "ok":
             seconds = record.timeline.responded - record.timeline.received
             series.buckets[bisect_left(BUCKETS_S, seconds)] += 1
@@ -81,6 +89,8 @@ class Metrics:
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             if name == "forwardpass_requests_total":
                 lines += self._requests()
+            elif name == "forwardpass_guard_verdicts_total":
+                lines += self._verdicts()
             elif name == "forwardpass_request_seconds":
                 lines += self._seconds()
             else:
@@ -92,6 +102,13 @@ class Metrics:
             f"forwardpass_requests_total{_labels((*_version(key), ('outcome', outcome)))} {count}"
             for key, series in sorted(self._series.items())
             for outcome, count in sorted(series.outcomes.items())
+        ]
+
+    def _verdicts(self) -> list[str]:
+        return [
+            f"forwardpass_guard_verdicts_total{_labels((*_version(key), ('guard', guard), ('verdict', did)))} {count}"
+            for key, series in sorted(self._series.items())
+            for (guard, did), count in sorted(series.verdicts.items())
         ]
 
     def _seconds(self) -> list[str]:

@@ -3,8 +3,8 @@
 Records are kept raw and turned into a receipt only when somebody asks, so keeping them costs next to nothing.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ KEPT_MAX = 10_000
 NOTES_MAX = 20  # of one request; the rest is counted
 NOTE_CHARACTERS_MAX = 500  # of one note's values as text; larger ones are left out
 BATCHES_MAX = 100  # of one request; the rest is counted
+GUARD = "guard"  # the name of notes that are verdicts
 _redaction = Redaction()
 
 
@@ -44,16 +45,23 @@ class Record(msgspec.Struct):
     cost: float = 0.0  # in the units of the pipeline's price
     tenant: str = ANONYMOUS.tenant
     key: str = ""  # id of what the caller was known by
+    verdicts: Mapping[tuple[str, str], int] = {}  # of guards: (guard, what it did) -> on how many values
 
     def __post_init__(self) -> None:
         if len(self.notes) > NOTES_MAX:
             self.notes_left_out = len(self.notes) - NOTES_MAX
         if self.notes:
+            self.verdicts = Counter(_verdict(note) for note in self.notes if note.name == GUARD)
             self.notes = [_bounded(note) for note in self.notes[:NOTES_MAX]]
         if len(self.batches) > 1:
             batches = list({batch.id: batch for batch in self.batches}.values())
             self.batches_left_out = max(0, len(batches) - BATCHES_MAX)
             self.batches = batches[:BATCHES_MAX]
+
+
+def _verdict(note: Note) -> tuple[str, str]:
+    failed = note.value.get("judge") == "failed"
+    return str(note.value.get("guard", "")), "failed" if failed else str(note.value.get("mode", ""))
 
 
 def _bounded(note: Note) -> Note:
@@ -67,6 +75,7 @@ def receipt(record: Record) -> dict[str, Any]:
         "pipeline": record.version.pipeline,
         "version": record.version.number,
         "digest": record.version.digest,
+        **({"policy": record.version.policy} if record.version.policy else {}),
         **({"signers": list(record.version.signers)} if record.version.signers else {}),
         **({"trace": record.trace} if record.trace else {}),
         **({"tenant": record.tenant, "key": record.key} if record.key else {}),

@@ -37,7 +37,7 @@ class Vitals:
             before, level = self.pressure.level, self.pressure.look()
             if level != before:
                 share = self.pressure.memory.share if self.pressure.memory else 0.0
-                event = {"level": level.name.lower(), "share": round(share, 3)}
+                event = {"pressure": level.name.lower(), "share": round(share, 3)}
                 _log.warning("memory pressure", extra={"event": event})
             if level >= Level.SHRINK and sum([shrink() for shrink in self.shrinking]):
                 await asyncio.to_thread(_give_back)

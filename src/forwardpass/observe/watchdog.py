@@ -67,7 +67,8 @@ class Watchdog:
             turned_s = self._turned_s
             if self._clock() - turned_s > BLOCKED_S and turned_s != told_s:
                 told_s = turned_s
-                event = {"blocked_s": BLOCKED_S, "stack": stack_of(sys._current_frames().get(loop_thread))}
+                stack = " < ".join(stack_of(sys._current_frames().get(loop_thread)))
+                event = {"blocked_s": BLOCKED_S, "stack": stack}
                 _log.error("the event loop does not turn", extra={"event": event})
 
 

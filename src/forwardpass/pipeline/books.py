@@ -1,7 +1,7 @@
 """Where a request that reached a version is written down: once, when it ends, as its client was told of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -9,7 +9,7 @@ from typing import Any, Self
 from forwardpass.batching.ticket import Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.core.request import Request
+from forwardpass.core.request import Note, Request
 from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
@@ -41,14 +41,16 @@ class Books:
 class Entry:
     """One request, from before it is admitted until its answer is encoded: the end of the block is its end.
 
-    ``parts`` are what workers made of it. Its outcome is what the block raised; "ok" where it raised nothing, or the
+    ``parts`` are what workers made of it, ``judged_…`` what the judges of its guards said. Its outcome is what the block raised; "ok" where it raised nothing, or the
     first row's failure where every row has failed.
     """
 
-    __slots__ = ("_books", "_request", "_variant", "parts")
+    __slots__ = ("_books", "_request", "_variant", "judged_failures", "judged_notes", "parts")
 
     def __init__(self, books: Books, variant: Variant, request: Request) -> None:
         self.parts: Sequence[Part] = ()
+        self.judged_failures: Mapping[int, Failure] = {}
+        self.judged_notes: Sequence[Note] = ()
         self._books = books
         self._variant = variant
         self._request = request
@@ -73,6 +75,9 @@ class Entry:
 
     def _outcome(self) -> str:
         rows = sum([part.rows for part in self.parts])
+        if self.judged_failures:
+            failed = len(self.judged_failures) + sum([len(part.failures) for part in self.parts])
+            return self.judged_failures[min(self.judged_failures)].code if failed >= self._request.rows else OK
         failures = [part.failures[min(part.failures)] for part in self.parts if part.failures]
         return failures[0].code if failures and not rows else OK
 
@@ -85,8 +90,8 @@ class Entry:
             request.timeline,
             [part.batch for part in parts if part.batch is not None],
             request.rows,
-            sum([len(part.failures) for part in parts]),
-            [note for part in parts for note in part.notes],
+            sum([len(part.failures) for part in parts]) + len(self.judged_failures),
+            [*self.judged_notes, *[note for part in parts for note in part.notes]],
             "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
             outcome,
             tokens=sum([part.tokens for part in parts]),

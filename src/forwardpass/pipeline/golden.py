@@ -36,7 +36,7 @@ async def answer_one(handle: Handle, variant: Variant, record: Mapping[str, Any]
     """One record's outputs as plain values. Raises the Failure it ended with."""
     columns, rows = fields.encode(variant.signature, [record])
     now = clock()
-    request = Request(random_id(), columns, rows, Timeline(now, now))
+    request = Request(random_id(), columns, rows, Timeline(now, now), judged=False)
     answer = await handle.answer(variant, request)
     (result,) = fields.decode(answer)
     if isinstance(result, Failure):

@@ -8,7 +8,17 @@ from typing import Any, get_args
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Guard, GuardMode, Pii, Pipeline
 from forwardpass.pipeline.files import file_problem
-from forwardpass.pipeline.toml_values import Findings, Read, closest, free_text, list_of, one_of, short_name, table, whole
+from forwardpass.pipeline.toml_values import (
+    Findings,
+    Read,
+    closest,
+    free_text,
+    list_of,
+    one_of,
+    short_name,
+    table,
+    whole,
+)
 from forwardpass.steps.guard.checks import mistakes, ready
 from forwardpass.steps.guard.placing import OPERATOR
 from forwardpass.steps.guard.schema import is_text

@@ -1,6 +1,6 @@
 """READ FIRST. The path of one request from a decoded Request to an Answer: the stages, in order.
 
-route → admit → (cache) → queue → [batch → worker] → respond → tell → observe. A new stage is a new line in ``_answer``.
+route → (judges) → admit → (cache) → queue → [batch → worker] → respond → tell → observe. A new stage is a new line in ``_answer``.
 Before this, ``ingress`` framed the bytes and a dialect decoded them; to tell is to encode the answer by the dialect.
 """
 
@@ -21,6 +21,7 @@ from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.books import Books, Entry
+from forwardpass.pipeline.guarding import Guarding
 from forwardpass.pipeline.joining import joined
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -41,6 +42,7 @@ class Handle:
         self._deadlines = Deadlines(clock)
         self._clock = clock
         self._books = Books(receipts, metrics, clock)
+        self._guarding = Guarding(routes, clock, self.answer)
 
     def route(self, pipeline: str, number: int | None) -> Variant:
         """Which variant answers; the dialect decodes against its signature."""
@@ -59,7 +61,7 @@ class Handle:
     ) -> Told:
         """What ``tell`` makes of the answer. That is part of the request: what it raises is how the request ended."""
         with self._books.open(variant, request) as entry:
-            answer = await self._answer(variant, request, entry)
+            answer = await self._guarding.around(variant, request, entry, self._deadline(request), self._answer)
             if request.receipt:
                 answer.receipt = entry.receipt()
             return await tell(answer, request)

@@ -21,6 +21,7 @@ from forwardpass.steps.decide.calibration import CALIBRATE
 from forwardpass.steps.decide.decisions import ABSTAIN, LABEL_SET
 from forwardpass.steps.decide.labels import LABELS, THRESHOLD
 from forwardpass.steps.elements import EXPAND, FOLD, RECORDS
+from forwardpass.steps.guard.step import GUARD
 from forwardpass.steps.image.decode import DECODE_IMAGE
 from forwardpass.steps.image.place import CROP_IMAGE, LETTERBOX_IMAGE
 from forwardpass.steps.image.pyramid import IMAGE_PYRAMID
@@ -49,6 +50,7 @@ OWN_PREFIX = "steps:"
 _BUILT_IN: tuple[StepKind, ...] = (
     NORMALIZE_TEXT,
     JOIN_TEXTS,
+    GUARD,
     TOKENIZE,
     TOKEN_WINDOWS,
     SPANS,

@@ -86,7 +86,7 @@ class KeyStore:
             )  # fmt: skip
             connection.execute(f"INSERT INTO keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
-    def keys(self) -> tuple[Key, ...]:
+    def listed(self) -> tuple[Key, ...]:
         """All there are, the revoked ones too, the oldest first; none where there is no file."""
         if not self._path.exists():
             return ()

@@ -1,6 +1,7 @@
 """What every inference request and answer carries outside its body, the same in each dialect."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl
@@ -58,6 +59,14 @@ def _version_headers(pipeline: str, number: int, digest: str) -> tuple[tuple[byt
         (b"X-Pipeline-Version", b"%d" % number),
         (b"X-Pipeline-Digest", digest.encode()),
     )
+
+
+def guard_header(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """X-Guardrails: on how many values guards did what, as ``block=1, mask=2``; nothing where none fired."""
+    counts = Counter(str(note.value.get("mode")) for note in answer.notes if note.name == "guard")
+    if not counts:
+        return []
+    return [(b"X-Guardrails", ", ".join(f"{mode}={count}" for mode, count in sorted(counts.items())).encode())]
 
 
 def apply_headers(request: Request, http: HttpRequest) -> None:

@@ -16,7 +16,6 @@ from forwardpass.ingress.routes import Route
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.variant import Variant
 
-
 DOCUMENTS_MAX = 16
 """Kept: one for each set of pipelines that callers may ask."""
 

@@ -17,6 +17,7 @@ from forwardpass.ingress.dialects.envelope import (
     answer_headers,
     apply_headers,
     client_id_header,
+    guard_header,
     trace_header,
     trace_of,
 )
@@ -156,7 +157,7 @@ class GrpcPlane:
             return request
 
         def encode(answer: Answer, request: Request) -> tuple[Buffers, Headers]:
-            headers = answer_headers(request.id, answer.version, request.sequence)
+            headers = answer_headers(request.id, answer.version, request.sequence) + guard_header(answer)
             return wrap(encode_infer(answer, request, final=final)), headers
 
         return await self._inference.run(target, asked.size, decode, encode, caller, call.http.admission)

@@ -55,7 +55,7 @@ class KnownKeys:
             return
         if mark is None:
             raise FileNotFoundError("the store of keys is not there any more")
-        keys = self._store.keys()
+        keys = self._store.listed()
         self._by_digest = {key.digest: key for key in keys if key.digest}
         self._by_subject = {key.subject: key for key in keys if key.subject and key.revoked_s is None}
         self._by_id = {key.id: key for key in keys}

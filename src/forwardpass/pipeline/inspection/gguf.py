@@ -10,7 +10,7 @@ from forwardpass.pipeline.inspection.reading import Cursor, File, Report, listed
 MAGIC = b"GGUF"
 KEYS_MAX = 10_000
 TENSORS_MAX = 100_000
-ARRAY_VALUES_MAX = 8_000_000
+ARRAY_TEXTS_MAX = 2_000_000
 NAME_BYTES_MAX = 64 * 1024
 TEXT_BYTES_MAX = 256 * 1024
 _STRING, _ARRAY = 8, 9
@@ -31,7 +31,7 @@ _BLOCKS: dict[int, tuple[str, int, int]] = {
 @dataclass(slots=True)
 class _Header:
     values: dict[str, Any] = field(default_factory=dict)
-    array_values: int = 0  # in all, of every array
+    array_texts: int = 0  # in all, of every array
 
 
 def report(file: File) -> Report:
@@ -79,10 +79,10 @@ def _value(cursor: Cursor, kind: int, header: _Header) -> Any:
         return _text(cursor, TEXT_BYTES_MAX)
     if kind == _ARRAY:
         of, count = cursor.number("I"), cursor.number("Q")
-        header.array_values += count
-        if header.array_values > ARRAY_VALUES_MAX:
-            raise cursor.file.bad(f"arrays of more than {ARRAY_VALUES_MAX} values")
         if of == _STRING:
+            header.array_texts += count
+            if header.array_texts > ARRAY_TEXTS_MAX:
+                raise cursor.file.bad(f"arrays of more than {ARRAY_TEXTS_MAX} texts")
             for _ in range(count):
                 cursor.skip(cursor.number("Q"))
         elif of in _SIZES:

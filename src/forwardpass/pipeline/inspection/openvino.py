@@ -8,7 +8,7 @@ from typing import Any
 from forwardpass.pipeline.inspection.reading import File, Report, listed
 
 BYTES_MAX = 64 * 1024**2
-ELEMENTS_MAX = 2_000_000
+ELEMENTS_MAX = 1_000_000
 DEPTH_MAX = 64
 TAG_BYTES_MAX = 256 * 1024
 _ATTRIBUTE = rb'\s+([A-Za-z_][\w:.-]*)\s*=\s*(?:"([^"<]*)"|\'([^\'<]*)\')'

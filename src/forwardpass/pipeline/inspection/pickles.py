@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.pipeline.inspection.reading import PIECE_BYTES, Cursor, File, Report, listed
 
-OPCODES_MAX = 3_000_000
+OPCODES_MAX = 2_000_000
 MEMO_MAX = 100_000
 NAME_BYTES_MAX = 4096
 _STOP = ord(".")

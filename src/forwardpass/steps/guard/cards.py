@@ -38,7 +38,7 @@ class Cards:
         return len(text) - len(text[tail:].encode()[match.start() :].decode())
 
     def context(self, text: str, start: int) -> int:
-        return max(0, start - 1)
+        return max(0, start - 2)
 
 
 def cards() -> Cards:
@@ -62,7 +62,9 @@ def _numbers(characters: NDArray[Any], start: int) -> Iterator[tuple[int, int]]:
     breaks = np.concatenate([[0], np.cumsum(~joins)])  # before each digit
     groups = np.concatenate([[0], np.cumsum(begins)])
     issuer = np.isin(digits, [int(each) for each in _ISSUERS])
-    possible = np.flatnonzero(begins & issuer & (places >= start))
+    before = np.maximum(places - 1, 0)
+    is_fraction = (places > 1) & (characters[before] == ord(".")) & is_digit[np.maximum(places - 2, 0)]
+    possible = np.flatnonzero(begins & issuer & ~is_fraction & (places >= start))
     longest: dict[int, int] = {}
     summed: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     for length in reversed(LENGTHS):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from forwardpass.core.errors import Code, Misconfigured, Problem, Refused, show
+from forwardpass.core.errors import Code, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Guard
 from forwardpass.steps.files import read_lines
 from forwardpass.steps.guard.patterns import compiled, pattern
@@ -17,8 +17,7 @@ from forwardpass.steps.kind import FILE
 from forwardpass.steps.options import Wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """``count`` is how often the guard's check fired in a value; ``text`` what is left of it where that is masked."""
 
     count: int
@@ -57,7 +56,6 @@ class Check:
             if pieces and self.guard.mode == "mask":
                 text = "".join([*pieces, text[end:]])
         return Seen(count, text)
-
 
     def fires(self, text: str) -> bool:
         """Whether it finds anything in a text, which of a check of JSON values holds one."""
@@ -145,5 +143,3 @@ def mistakes(guard: Guard) -> list[tuple[str, str, str]]:
     if guard.on_failure != "block" and not guard.judge:
         wrong.append(("on_failure", "has no effect without a judge", "judge"))
     return wrong
-
-

@@ -4,6 +4,7 @@ Each kind has a pattern of bounded length, and where form is not enough a test. 
 that may still become one: what stands before it is decided.
 """
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
@@ -14,7 +15,6 @@ from forwardpass.steps.guard.cards import cards
 from forwardpass.steps.guard.patterns import characters, compiled
 from forwardpass.steps.guard.spans import Detector, Span
 
-
 ORDER: tuple[Pii, ...] = ("key", "email", "iban", "card", "ip", "phone")
 """Looked for in this order: what is the part of one kind is not told as another."""
 
@@ -23,7 +23,7 @@ Test = Callable[[str, int, int], tuple[int, int] | None]
 
 LOCAL_CHARACTERS_MAX = 64
 DOMAIN_CHARACTERS_MAX = 255
-_LETTER = r"A-Za-z\x{80}-\x{10FFFF}"
+_LETTER = r"\p{L}\p{M}"
 _HEX = "[0-9A-Fa-f]{1,4}"
 _FOUR = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 _KEYS = (
@@ -102,7 +102,7 @@ def _email(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _is_local(character: str) -> bool:
-    return character.isalnum() or character in "._%+'-" or character > "\x7f"
+    return character.isalnum() or character in "._%+'-" or unicodedata.category(character).startswith("M")
 
 
 def _is_alphanumeric(text: str, place: int) -> bool:
@@ -111,7 +111,11 @@ def _is_alphanumeric(text: str, place: int) -> bool:
 
 def _phone(text: str, start: int, end: int) -> tuple[int, int] | None:
     before = text[start - 1] if start else " "
-    if (before.isalnum() if text[start] != "+" else before.isdigit()) or before in "+." or (end < len(text) and text[end].isdigit()):
+    if (
+        (before.isalnum() if text[start] != "+" else before.isdigit())
+        or before in "+."
+        or (end < len(text) and text[end].isdigit())
+    ):
         return None
     return start, end
 
@@ -148,8 +152,8 @@ def _ip(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 _FORMS: dict[Pii, tuple[str, str, int, Test]] = {
     "email": (
-        rf"@(?:[{_LETTER}0-9-]+\.)+(?:xn--[A-Za-z0-9-]+|[{_LETTER}]{{2,24}})",
-        rf"(?:[{_LETTER}0-9._%+'-]+@?|@)[{_LETTER}0-9.-]*\z",
+        rf"@(?:[{_LETTER}\p{{N}}-]+\.)+(?:xn--[A-Za-z0-9-]+|[{_LETTER}]{{2,24}})",
+        rf"(?:[{_LETTER}\p{{N}}._%+'-]+@?|@)[{_LETTER}\p{{N}}.-]*\z",
         1 + LOCAL_CHARACTERS_MAX + DOMAIN_CHARACTERS_MAX + 1,
         _email,
     ),

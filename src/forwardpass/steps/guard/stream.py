@@ -65,7 +65,7 @@ class _Places:
     def feed(self, text: str, *, last: bool) -> str:
         self._text += text
         held = len(self._text) - self._start
-        if not last and held > LOOK_AGAIN_CHARACTERS and held < self._looked * 9 // 8:
+        if not last and LOOK_AGAIN_CHARACTERS < held <= HOLD_CHARACTERS_MAX and held < self._looked * 9 // 8:
             return ""
         safe = self._decide(last)
         held = self._looked = len(self._text) - self._start
@@ -126,4 +126,3 @@ class _Whole:
                     raise blocked(guard)
             return whole if guard.mode == "block" else text
         return "" if guard.mode == "block" else text
-

@@ -23,7 +23,9 @@ BETWEEN_MAX = 4  # characters between two words of a phrase
 UNSEEN_MAX = 8  # between two characters of a word in a script without spaces
 _UNSEEN = "\u200b"
 _UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
-_SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_SCRIPTS_WITHOUT_SPACES = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
 
 
 class _Folds(dict[int, str]):
@@ -35,13 +37,21 @@ class _Folds(dict[int, str]):
             made = _UNSEEN
         else:
             plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
-            made = "".join(" " if each == "_" else each for each in plain)
+            made = _one_kind(plain)
         if len(self) < _FOLDS_MAX:
             self[number] = made
         return made
 
 
 _FOLDS_MAX = 200_000
+
+
+def _one_kind(fold: str) -> str:
+    """Of a fold with more than letters in it, such as that of ½, the letters and digits; a space where there are none."""
+    shapes = {_shapes()[ord(each)] for each in fold}
+    if " " not in shapes:
+        return fold
+    return "".join(each for each in fold if _shapes()[ord(each)] != " ") if "w" in shapes else " "
 
 
 def _is_selector(number: int) -> bool:
@@ -148,21 +158,29 @@ class Words:
         return max(0, place)
 
     def _found(self, plain: Folded, position: int, places: "_Places") -> Iterator[Span]:
+        end = 0
+        for first, last in self._both(plain, position):
+            span = places.span(first, last)
+            if span.start >= end:  # one character may hold two entries
+                end = span.end
+                yield span
+
+    def _both(self, plain: Folded, position: int) -> Iterator[tuple[int, int]]:
         within = iter(()) if self.inside is None else matches(self.inside, plain.text, position)
         ahead = next(within, None)
         for first, last in self._words(plain, position):
             while ahead is not None and ahead[0] < first:
                 if ahead[0] >= position:
                     position = ahead[1]
-                    yield places.span(*ahead)
+                    yield ahead
                 ahead = next(within, None)
             if first >= position:
                 position = last
-                yield places.span(first, last)
+                yield first, last
         while ahead is not None:
             if ahead[0] >= position:
                 position = ahead[1]
-                yield places.span(*ahead)
+                yield ahead
             ahead = next(within, None)
 
     def _words(self, plain: Folded, position: int) -> Iterator[tuple[int, int]]:
@@ -246,7 +264,9 @@ def words(entries: Iterable[str], *, allowed: bool) -> Words:
         plain, shape = folded("".join(each for each in entry if _folds()[ord(each)] != _UNSEEN))
         parts = [plain[word.start() : word.end()] for word in _WORD.finditer(shape)]
         if not parts or not 0 < len(entry) <= WORD_CHARACTERS_MAX:
-            raise Wrong(show(entry), f"a word or phrase of 1 to {WORD_CHARACTERS_MAX} characters, with a letter or digit")
+            raise Wrong(
+                show(entry), f"a word or phrase of 1 to {WORD_CHARACTERS_MAX} characters, with a letter or digit"
+            )
         if not allowed and _SCRIPTS_WITHOUT_SPACES.search(plain):
             inside.append(f"{_UNSEEN}{{0,{UNSEEN_MAX}}}".join(map(re.escape, plain)))
         elif allowed and len(parts) > 1:
