@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from forwardpass.admit.rules import QuotaRule
 from forwardpass.cli import main as command_line
 from forwardpass.core import pipeline
 from forwardpass.engines.discover import engine_kind, engine_names
@@ -85,6 +86,10 @@ def _settings() -> Iterator[str]:
             for each in fields(kind)
         )
         yield _table(("key", "default", "allowed", "what it is"), rows)
+    yield "### `[[quotas]]`\n"
+    yield "Rows of a `server.toml` alone. " + " ".join((QuotaRule.__doc__ or "").split()) + "\n"
+    said = dict(_MEMBER.findall(inspect.getsource(QuotaRule)))
+    yield _table(("key", "what it is"), ((_code(each.name), said.get(each.name, "")) for each in fields(QuotaRule)))
 
 
 def _bounds(metadata: Any) -> str:

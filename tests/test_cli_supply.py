@@ -72,6 +72,11 @@ def test_sign_wants_a_path_and_a_key_or_a_new_key(arguments: list[str], tmp_path
     assert "either PATH and --key FILE, or --new-key FILE alone" in result.output
 
 
+def test_a_key_that_others_can_read_is_warned_of(adder: Path, key: Path, tmp_path: Path) -> None:
+    key.chmod(0o644)
+    assert "can be read by others" in run("sign", adder, "--key", key, data=tmp_path / "data").stderr
+
+
 def test_the_private_key_is_never_printed(adder: Path, key: Path, tmp_path: Path) -> None:
     secret = key.read_text().splitlines()[1]
     assert secret not in run("sign", adder, "--key", key, data=tmp_path / "data").output

@@ -7,7 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from forwardpass.core.errors import Failure, Misconfigured
-from forwardpass.core.pipeline import Batch, Checks, Golden, Input, Padding, Queue, Rule, Sequences, Step, Task, Workers
+from forwardpass.core.pipeline import (
+    Batch,
+    Checks,
+    Golden,
+    Guard,
+    Input,
+    Padding,
+    Price,
+    Queue,
+    Rule,
+    Sequences,
+    Step,
+    Task,
+    Workers,
+)
 
 if TYPE_CHECKING:
     from forwardpass import use
@@ -24,11 +38,13 @@ __all__ = [
     "Failure",
     "ForwardpassError",
     "Golden",
+    "Guard",
     "Input",
     "Misconfigured",
     "Padding",
     "Pipeline",
     "Prediction",
+    "Price",
     "Queue",
     "Rule",
     "Sequences",

@@ -47,6 +47,7 @@ def serve(
     values: tuple[str, ...],
 ) -> None:
     """Serve model files, pipeline folders or repositories of <pipeline>/<version>/; run.source if none is named."""
+    import resource
     from dataclasses import asdict
 
     import uvloop
@@ -58,6 +59,7 @@ def serve(
     flags = {"data.port": port, "grpc.port": grpc_port, "admin.port": admin_port}
     settings = settings_from(file, values, {key: value for key, value in flags.items() if value is not None})
     log.start(settings.run.log, secrets_of(asdict(settings)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # memory holds what was sent, and secrets
 
     async def run() -> int:
         app = App(settings, sources or (Path(settings.run.source),))

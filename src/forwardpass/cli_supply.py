@@ -93,6 +93,8 @@ def _sign(found: "Found", key: Path, store: Path) -> None:
     from forwardpass.pipeline.files import write_file
     from forwardpass.pipeline.repository import digest_of, signatures_of
 
+    if key.exists() and key.stat().st_mode & 0o077:
+        click.echo(f"warning: {key} can be read by others than its owner: chmod 600 {key}", err=True)
     statement = signatures.Statement(found.pipeline, found.number, digest_of(found, store))
     made = signatures.sign(statement, key)
     try:

@@ -1,5 +1,6 @@
 """The data plane put together: which dialects and endpoints answer its routes, with the settings in force."""
 
+import logging
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
@@ -33,8 +34,10 @@ from forwardpass.ingress.platform_routes import data_routes
 from forwardpass.ingress.rates import Quota, Rates
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Route
-from forwardpass.settings import Settings
+from forwardpass.settings import LOOPBACK, Settings
 from forwardpass.store.keys import KeyStore
+
+_log = logging.getLogger("forwardpass.identity")
 
 
 def endpoints_of(
@@ -88,6 +91,8 @@ def identity_of(settings: Settings, clock: Clock) -> KnownCallers | None:
     auth = settings.auth
     if not auth.required:
         return None
+    if not settings.data.tls_certificate and {settings.data.host, settings.admin.host} - {*LOOPBACK}:
+        _log.warning("without data.tls_certificate keys cross the network as they are; have TLS in front")
     rules = TokenRules(auth.issuer, auth.audience, auth.tenant_claim, auth.scope_claim)
     return KnownCallers(KeyStore(settings.data_folder), clock, auth.jwks, rules)
 

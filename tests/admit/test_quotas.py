@@ -267,4 +267,3 @@ def test_of_more_accounts_than_are_kept_full_ones_are_forgotten_first() -> None:
     for number in range(20):
         ledger.entered(Caller(f"t{number}", f"t{number}")).leave()
     assert len(ledger.store) <= 4
-    assert all(admission.leave() is None for admission in running)

@@ -174,7 +174,10 @@ def test_what_is_kept_in_redis_ends_by_itself(redis: RedisProcess) -> None:
 
 def test_a_server_that_died_gives_back_what_it_ran(redis: RedisProcess) -> None:
     async def run() -> None:
-        async with replicas(redis, QuotaRule(tenant="*", concurrent=1), count=1) as (one,), Redis.from_url(redis.url) as client:
+        async with (
+            replicas(redis, QuotaRule(tenant="*", concurrent=1), count=1) as (one,),
+            Redis.from_url(redis.url) as client,
+        ):
             key = f"{PREFIX}concurrent/tenant*4:acme"
             await client.zadd(key, {"of a server that is gone": time.time() + 0.3})
             assert await entered(one) is None
@@ -183,6 +186,28 @@ def test_a_server_that_died_gives_back_what_it_ran(redis: RedisProcess) -> None:
                 return await entered(one) is not None
 
             await comes_true(room)
+
+    asyncio.run(run())
+
+
+def test_a_request_that_runs_for_long_keeps_its_place(redis: RedisProcess) -> None:
+    async def run() -> None:
+        rule = QuotaRule(tenant="*", concurrent=1)
+        async with (
+            replicas(redis, rule, count=1) as (other,),
+            Redis.from_url(redis.url) as client,
+            RedisStore(redis_client(redis.url), monotonic_s, answer_s=PATIENT_S, lease_s=6.0) as store,
+        ):
+            assert await entered(Quotas((rule,), store)) is not None
+            (key,) = await client.keys(f"{PREFIX}concurrent*")
+            left_ms = [await client.pttl(key)]
+
+            async def renewed() -> bool:
+                left_ms.append(await client.pttl(key))
+                return left_ms[-1] > min(left_ms) + 500
+
+            await comes_true(renewed)
+            assert await entered(other) is None
 
     asyncio.run(run())
 

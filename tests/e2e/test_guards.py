@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
-from tests.serving import Reply, Server, forwardpass, serving
+from tests.grpc_calls import channel, infer_request
+from tests.serving import Reply, Server, forwardpass, serving, wait_until
 
-OWN_CODE = '''
+OWN_CODE = """
 def shout(text: str) -> str:
     if text == "never":
         raise ValueError("this step saw what a guard blocks")
@@ -23,7 +25,7 @@ def length(text: str) -> float:
     if text == "judge, fail":
         raise RuntimeError("a judge that fails")
     return float(len(text))
-'''
+"""
 
 TEXT = """
 [[inputs]]
@@ -93,8 +95,13 @@ def judged(on: str, **more: str) -> str:
     guard = f'[[guards]]\nname = "short"\non = "{on}"\njudge = "judge"\nwhen = "length > 20.0"\n{options}'
     step = '[[steps]]\nuse = "steps:told"\ndatatype = "BYTES"\noutput = "told"\n'
     golden = '[[golden]]\nrequest = { text = "a text that is longer than twenty characters" }\n'
-    return TEXT + guard + step + golden + 'expect = { told = "a text that is longer than twenty characters - ' + (
-        'written by bot@example.org" }\n'
+    return (
+        TEXT
+        + guard
+        + step
+        + golden
+        + 'expect = { told = "a text that is longer than twenty characters - '
+        + ('written by bot@example.org" }\n')
     )
 
 
@@ -142,6 +149,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = {"run.guards": str(folder / "guards.toml"), "grpc.serve": "on"}
     with serving(folder / "models", data=folder / "data", settings=settings) as running:
         yield running
+
+
+def text_request(pipeline: str, text: str) -> Any:
+    return infer_request(pipeline, "text", "BYTES", [1], len(text).to_bytes(4, "little") + text.encode())
 
 
 def rows(server: Server, pipeline: str, *texts: str, query: str = "") -> Reply:
@@ -204,14 +215,14 @@ def test_the_event_of_a_stream_is_as_guarded_as_an_answer(server: Server) -> Non
 
 
 def test_grpc_tells_in_its_trailing_metadata(server: Server) -> None:
-    grpc = pytest.importorskip("tritonclient.grpc")
-    client = grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
-    asked = grpc.InferInput("text", [1], "BYTES")
-    numpy = pytest.importorskip("numpy")
-    asked.set_data_from_numpy(numpy.array([b"to a@example.com"], dtype=object))
-    answer = client.infer("guarded", [asked])
-    assert answer.as_numpy("shout").tolist() == [b"TO [EMAIL]"]
-    assert "mask" in answer.get_response().parameters["notes"].string_param
+    with channel(server.grpc_port) as client:
+        answer, trailing = client.ask("ModelInfer", text_request("guarded", "to a@example.com"))
+        assert trailing["x-guardrails"] == "mask=2"
+        assert json.loads(answer.parameters["notes"].string_param)[0]["value"]["guard"] == "private"
+        with pytest.raises(grpc.RpcError) as refused:
+            client.infer(text_request("guarded", "never"))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert dict(refused.value.trailing_metadata())["x-guardrails"] == "block=1"
 
 
 def test_a_judge_blocks_the_rows_that_it_finds_so_and_no_others(server: Server) -> None:
@@ -223,6 +234,19 @@ def test_a_judge_blocks_the_rows_that_it_finds_so_and_no_others(server: Server) 
 def test_a_judge_of_outputs_sees_what_comes_out(server: Server) -> None:
     reply = rows(server, "asks-out", "short", "s")
     assert (reply.status, reply.code) == (422, "guard_blocked")  # both end in "written by bot@example.org"
+
+
+def test_pipelines_that_would_judge_themselves_are_not_loaded(tmp_path: Path) -> None:
+    for name, judge in (("one", "two"), ("two", "one")):
+        place = tmp_path / "models" / name / "1"
+        place.mkdir(parents=True)
+        (place / "pipeline.toml").write_text(judged("input").replace('judge = "judge"', f'judge = "{judge}"'))
+        (place / "steps.py").write_text(OWN_CODE)
+    forwardpass("trust", tmp_path / "models", data=tmp_path / "data")
+    with serving(tmp_path / "models", data=tmp_path / "data", ready=False) as running:
+        wait_until(lambda: running.status()["failures"])
+        (failure,) = running.status()["failures"].values()
+    assert "would be judged by itself" in failure
 
 
 @pytest.mark.parametrize(("pipeline", "text"), [("asks-in", "judge, fail"), ("away", "anything")])

@@ -101,8 +101,7 @@ def test_a_class_is_named_in_grpc_metadata_too(served: Server) -> None:
 def test_a_key_may_ask_for_its_class_and_lower_ones(tmp_path: Path) -> None:
     models, data = _models(tmp_path), tmp_path / "data"
     given = key(data, "acme", "--scope", "infer")
-    with serving(models, data=data, settings={"auth.required": "true"}, ready=False) as server:
-        wait_until(lambda: server.call("GET", "/ready", admin=True).status == 200)
+    with serving(models, data=data, settings={"auth.required": "true"}) as server:
         replies = {
             name: ask(server, 1.0, **{"X-API-Key": given, "X-Priority": name})
             for name in ("critical", "standard", "sheddable")

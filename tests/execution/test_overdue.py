@@ -18,6 +18,7 @@ from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Pipeline, Step, Version
 from forwardpass.execution import sent
 from forwardpass.execution.board import ITEMS_MAX, Board, Marks
+from forwardpass.execution.local import LocalWorker
 from forwardpass.execution.overdue import Overdue
 from forwardpass.execution.process import State, WorkerProcess
 from forwardpass.execution.wire import Run
@@ -218,3 +219,20 @@ def test_a_row_that_is_left_out_takes_its_elements_along_and_those_without_eleme
     assert batch.columns["e"].tolist() == [20.0, 30.0, 31.0, 32.0]
     assert batch.fold().tolist() == [0, 1, 1, 1]
     assert (batch.columns["x"].tolist(), batch.origin, set(batch.failures)) == ([2.0, 3.0], [2, 3], {0, 1})
+
+
+async def test_a_worker_inside_this_process_leaves_out_what_nobody_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(CODE)
+    version = Version("p", 1, "0" * 64, str(tmp_path), Pipeline((MODEL,)), trusted=True)
+    made = LocalWorker(version, 0, threads=1, clock=monotonic_s)
+    running = asyncio.create_task(made.run())
+    await made.first_load()
+    await made.submit([item(SEEN)])
+    left, expired = item(16.0), item(32.0, limit_s=0.1)
+    answering = made.submit([item(SLOW), left, expired, item(64.0)])
+    left.ticket.ended.cancel()
+    outcome = await answering
+    assert [part.rows for part in outcome.parts] == [1, 0, 0, 1]
+    assert value(await made.submit([item(SEEN)])) == SLOW + 64.0
+    running.cancel()
+    await asyncio.wait((running,))

@@ -160,7 +160,7 @@ async def test_the_log_names_the_process_that_died(tmp_path: Path, caplog: pytes
         pid = made.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: made.state is State.RESTARTING)
+        await until(lambda: made.deaths == 1)
     (event,) = [vars(record)["event"] for record in caplog.records if record.message == "worker died"]
     assert (event["pid"], event["reason"]) == (pid, "ended with status -9")
 

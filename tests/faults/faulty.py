@@ -206,6 +206,39 @@ request = { text = "hello" }
 expect = { result = "HELLO" }
 """
 
+GUARDED = """
+[[inputs]]
+name = "text"
+type = "text"
+bytes_max = 2097152
+
+[[steps]]
+use = "normalize_text"
+output = "clean"
+
+[[guards]]
+name = "private"
+on = "input"
+mode = "mask"
+pii = ["email", "phone", "iban", "card", "ip", "key"]
+
+[[guards]]
+name = "words"
+on = "input"
+words = ["badger", "open sesame"]
+
+[[guards]]
+name = "patterns"
+on = "input"
+deny = ["(a+)+b", "(x|xx)+y$"]
+
+[[guards]]
+name = "out"
+on = "output"
+mode = "mask"
+pii = ["email"]
+"""
+
 
 def write_faulty(root: Path) -> None:
     """One folder a pipeline, version 1."""
@@ -216,6 +249,7 @@ def write_faulty(root: Path) -> None:
             (folder / "pipeline.toml").write_text(MODEL + SETTINGS[name])
     write_own(root / "own" / "1", OWN_MODEL, OWN_CODE)
     write_own(root / "probe" / "1", PROBE, PROBE_CODE)
+    write_own(root / "guarded" / "1", GUARDED, "")
     settle(root)
 
 

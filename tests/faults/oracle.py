@@ -1,9 +1,11 @@
 """What must hold after every fault (the catalogue's after-test oracle), and a client that asks all the time."""
 
 import json
+import os
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,7 +72,7 @@ class Oracle:
     server: Server
     control: Control
     store: Path
-    descriptors: int = field(init=False)
+    descriptors: dict[str, str] = field(init=False)
     threads: int = field(init=False)
     log_bytes: int = field(init=False)
     stored: set[Path] = field(init=False)
@@ -90,7 +92,7 @@ class Oracle:
             self.control.ask()
             assert self.control.wrong == []
             wait_until(self._quiet, 10.0)
-            wait_until(lambda: self._descriptors() <= self.descriptors, 5.0)
+            self._check_descriptors()
             assert _threads(self.server) <= self.threads + POOL_THREADS
             assert set(self.store.rglob("*")) == self.stored
             self._check_log()
@@ -112,8 +114,22 @@ class Oracle:
             )
         )
 
-    def _descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
+    def _descriptors(self) -> dict[str, str]:
+        """Number -> what it is open on."""
+        found: dict[str, str] = {}
+        for path in Path(f"/proc/{self.server.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found[path.name] = os.readlink(path)
+        return found
+
+    def _check_descriptors(self) -> None:
+        """No more than before; what is new says what was left open."""
+        try:
+            wait_until(lambda: len(self._descriptors()) <= len(self.descriptors), 5.0)
+        except AssertionError:
+            now = self._descriptors()
+            new = {number: target for number, target in now.items() if self.descriptors.get(number) != target}
+            raise AssertionError(f"{len(self.descriptors)} descriptors became {len(now)}, new are {new}") from None
 
     def _check_log(self) -> None:
         with self.server.log.open("rb") as log:
@@ -137,7 +153,9 @@ class Oracle:
             assert series is not None, line
             assert re.sub("_(bucket|sum|count)$", "", series[1]) in {*TABLE, "forwardpass_request_seconds"}, line
             labels = dict(_LABEL.findall(series[2] or ""))
-            assert labels.keys() <= {"pipeline", "version", "outcome", "code", "le"}, line
+            assert labels.keys() <= {"pipeline", "version", "outcome", "code", "le", "guard", "verdict"}, line
+            assert labels.get("verdict", "block") in {"block", "mask", "flag", "shadow", "failed"}, line
+            assert labels.get("guard", "words") in {"private", "words", "patterns", "out"}, line
             assert labels.get("pipeline", CONTROL) in pipelines, line
             assert labels.get("outcome", "ok") in {"ok", *Code}, line
             assert labels.get("code", Code.INTERNAL) in {*Code}, line

@@ -35,11 +35,10 @@ class Seen:
 
 @dataclass(slots=True)
 class Watch:
-    """Looks again and again while the block runs, by the admin plane and from outside; ``headers`` are the operator's."""
+    """Looks again and again while the block runs, by the admin plane and from outside."""
 
     server: Server
     pipeline: str
-    headers: dict[str, str] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -67,7 +66,7 @@ class Watch:
         statuses: set[int] = set()
         for path in PROBES:
             started = time.perf_counter()
-            reply = self.server.call("GET", path, headers=self.headers, admin=True)
+            reply = self.server.get(path, admin=True)
             times.append(time.perf_counter() - started)
             statuses.add(reply.status)
             bodies[path] = reply.body
@@ -142,14 +141,12 @@ def overloadable(
     settle(root)
     forwardpass("trust", root, data=data)
     made = {name: key(data, name, *options) for name, options in TENANTS.items()} if keys else {}
-    with serving(
-        root, data=data, settings={"auth.required": "true"} if keys else {}, environment=environment
-    ) as server:
+    given = {**(settings or {}), **({"auth.required": "true"} if keys else {})}
+    with serving(root, data=data, settings=given, environment=environment) as server:
         yield server, made
 
 
 TENANTS: dict[str, Sequence[str]] = {
-    "operator": ("--scope", "admin"),
     "noisy": ("--scope", "infer"),
     "quiet": ("--scope", "infer"),
     "critical": ("--scope", "infer", "--priority", "critical"),

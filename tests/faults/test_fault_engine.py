@@ -39,7 +39,7 @@ def slow(server: Server, answers: list[Reply], seconds: float = 1.0) -> threadin
     return thread
 
 
-def test_a_division_that_kills_the_engine_fails_alone_and_its_batch_mates_are_answered(server: Server) -> None:
+def test_t19_a_division_that_kills_the_engine_fails_alone_and_its_batch_mates_are_answered(server: Server) -> None:
     # Only three together: from eight rows on the engine divides them as a vector, which does not trap.
     answers = server.together(3, lambda n: divide(INT32_MIN if n == 1 else 6 * n, -1 if n == 1 else 2).send(server))
     assert [answer.status for answer in answers] == [200, 500, 200]
@@ -58,14 +58,14 @@ def test_a_division_that_kills_the_engine_fails_alone_and_its_batch_mates_are_an
     assert sum(worker["deaths"] for worker in server.version("divide")["workers"]) == 2
 
 
-def test_the_empty_shape_that_kills_the_engine_never_reaches_it(server: Server) -> None:
+def test_t3_the_empty_shape_that_kills_the_engine_never_reaches_it(server: Server) -> None:
     answer = infer("unique", shape=[3, 0], data=[]).send(server)
     assert (answer.status, answer.code) == (400, "shape_mismatch")
     assert sum(worker["deaths"] for worker in server.version("unique")["workers"]) == 0
 
 
 @pytest.mark.parametrize("count", [10**9, 2 * 10**9, 2**40])
-def test_a_value_that_asks_for_all_memory_is_refused_by_the_engine_and_the_worker_lives(
+def test_t21_a_value_that_asks_for_all_memory_is_refused_by_the_engine_and_the_worker_lives(
     server: Server, count: int
 ) -> None:
     memory, pids = server.resident_bytes(), server.worker_pids("huge")
@@ -77,7 +77,7 @@ def test_a_value_that_asks_for_all_memory_is_refused_by_the_engine_and_the_worke
     assert server.resident_bytes() < memory + 64 * 1024**2
 
 
-def test_an_answer_larger_than_an_answer_may_be_is_refused_with_both_numbers(server: Server) -> None:
+def test_t22_an_answer_larger_than_an_answer_may_be_is_refused_with_both_numbers(server: Server) -> None:
     memory = server.resident_bytes()
     answer = zeros(server, 20_000_000, "large")
     assert (answer.status, answer.code) == (413, "output_too_large")
@@ -85,7 +85,9 @@ def test_an_answer_larger_than_an_answer_may_be_is_refused_with_both_numbers(ser
     assert server.resident_bytes() < memory + 256 * 1024**2
 
 
-def test_a_value_that_asked_for_all_memory_leaves_the_worker_as_able_as_before(repository: Path, data: Path) -> None:
+def test_t21_a_value_that_asked_for_all_memory_leaves_the_worker_as_able_as_before(
+    repository: Path, data: Path
+) -> None:
     with serving(repository / "huge", data=data) as server:
         assert [zeros(server, count).status for count in (2**40, 10**9, 2 * 10**9)] == [500] * 3
         assert [zeros(server, 15_000_000).status for _ in range(2)] == [200] * 2
@@ -99,7 +101,7 @@ def test_a_size_that_cannot_be_is_the_engines_failure_and_nothing_of_it_is_told(
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0])
-def test_an_output_that_is_no_number_fails_its_row_alone(server: Server, value: float) -> None:
+def test_t22_an_output_that_is_no_number_fails_its_row_alone(server: Server, value: float) -> None:
     answer = infer("nan", shape=[3, 1], data=[1.0, value, 1.0]).send(server)
     assert (answer.status, answer.code) == (500, "non_finite_output")
     assert_well_told(answer, "row 1", "y")

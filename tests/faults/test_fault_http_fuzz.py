@@ -43,7 +43,7 @@ def test_the_fuzzer_finds_nothing_in_ten_seconds(tmp_path: Path) -> None:
     arguments = [str(tmp_path), "-max_total_time=10", "-max_len=1500", f"-artifact_prefix={tmp_path}/"]
     run = subprocess.run(
         [sys.executable, "-m", "tests.faults.fuzz_http", *arguments],
-        cwd=CORPUS.parents[3], env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, timeout=100,
+        check=False, cwd=CORPUS.parents[3], env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     assert "Done " in run.stderr

@@ -93,26 +93,26 @@ def test_a_body_that_is_not_one_right_document_is_refused(server: Server, name: 
     assert_well_told(answer)
 
 
-def test_a_misspelt_name_is_told_what_was_meant(server: Server) -> None:
+def test_j15_a_misspelt_name_is_told_what_was_meant(server: Server) -> None:
     assert_well_told(Call(ROWS["J15 unknown"][0]).send(server), "did you mean 'outputs'")
     assert_well_told(Call(ROWS["J15 misspelt"][0]).send(server), "did you mean 'timeout'")
 
 
 @pytest.mark.parametrize("value", ["1", "true", "null", "[]", "{}"])
-def test_what_is_no_text_is_no_text(server: Server, value: str) -> None:
+def test_j6_what_is_no_text_is_no_text(server: Server, value: str) -> None:
     body = b'{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [2], "data": ["a", %b]}]}' % value.encode()
     answer = Call(body, "strings").send(server)
     assert (answer.status, answer.code) == (400, "wrong_type")
     assert_well_told(answer, "/inputs/0/data/1", "string")
 
 
-def test_numbers_are_rounded_to_nearest(server: Server) -> None:
+def test_j5_numbers_are_rounded_to_nearest(server: Server) -> None:
     assert Call(data("[16777217, 0.1, 1e-46, -0.0]")).send(server).json["outputs"][0]["data"] == [16777216, 0.1, 0, 0]
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", ["J11 million keys", "J11 million lists"])
-def test_too_many_of_a_thing_hold_nobody_up(server: Server, name: str) -> None:
+def test_j11_too_many_of_a_thing_hold_nobody_up(server: Server, name: str) -> None:
     """The catalogue's 50 ms, three times as much for a busy machine, in the best of a few tries."""
     body = ROWS[name][0] if name in ROWS else data("[" + "[1]," * 999_999 + "[1]]")
     slowest_s = []
@@ -123,7 +123,7 @@ def test_too_many_of_a_thing_hold_nobody_up(server: Server, name: str) -> None:
     assert min(slowest_s) < 0.15
 
 
-def test_a_million_lists_are_refused_and_nobody_else_waits_for_it(server: Server) -> None:
+def test_j11_a_million_lists_are_refused_and_nobody_else_waits_for_it(server: Server) -> None:
     body = data("[" + "[1]," * 999_999 + "[1]]")
     others = server.together(4, lambda n: Call(body).send(server).status if n == 0 else infer().send(server).status)
     assert others == [400, 200, 200, 200]

@@ -81,19 +81,19 @@ def filled(template: str, text: bytes) -> bytes:
     return before.encode() + text + after.encode()
 
 
-def test_the_corpus_is_large_enough() -> None:
+def test_j17_the_corpus_is_large_enough() -> None:
     assert len(REFUSED) + len(NUMBERS) + len(STRINGS) + len(VALUES) >= 250
 
 
 @pytest.mark.parametrize("path", sorted({way.path for way in WAYS}))
-def test_what_is_no_json_is_refused_as_a_body(server: Server, path: str) -> None:
+def test_j17_what_is_no_json_is_refused_as_a_body(server: Server, path: str) -> None:
     with asking(server, path) as ask:
         told = {name: (reply.status, reply.code) for name, text in REFUSED.items() for reply in [ask(text)]}
     assert {name: ends for name, ends in told.items() if ends[0] != 400 or ends[1] not in NO_JSON} == {}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
-def test_what_is_no_json_is_refused_as_a_value(server: Server, way: Way) -> None:
+def test_j17_what_is_no_json_is_refused_as_a_value(server: Server, way: Way) -> None:
     with asking(server, way.path) as ask:
         told = {
             name: (reply.status, reply.code) for name, text in REFUSED.items() for reply in [ask(filled(way.any, text))]
@@ -102,7 +102,7 @@ def test_what_is_no_json_is_refused_as_a_value(server: Server, way: Way) -> None
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
-def test_json_is_never_said_to_be_none(server: Server, way: Way) -> None:
+def test_j17_json_is_never_said_to_be_none(server: Server, way: Way) -> None:
     texts = NUMBERS | STRINGS | VALUES
     with asking(server, way.path) as ask:
         replies = [(name, ask(body)) for name, text in texts.items() for body in (text, filled(way.any, text))]
@@ -112,14 +112,14 @@ def test_json_is_never_said_to_be_none(server: Server, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.number], ids=lambda way: way.path)
-def test_every_number_is_taken(server: Server, way: Way) -> None:
+def test_j17_every_number_is_taken(server: Server, way: Way) -> None:
     with asking(server, way.path) as ask:
         replies = [(name, ask(filled(way.number, text))) for name, text in NUMBERS.items()]
     assert [(name, reply.body) for name, reply in replies if reply.status != 200] == []
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.string], ids=lambda way: way.path)
-def test_every_string_is_taken_and_comes_back(server: Server, way: Way) -> None:
+def test_j17_every_string_is_taken_and_comes_back(server: Server, way: Way) -> None:
     with asking(server, way.path) as ask:
         replies = [(text, ask(filled(way.string, text))) for text in STRINGS.values()]
     for text, reply in replies:
@@ -128,7 +128,7 @@ def test_every_string_is_taken_and_comes_back(server: Server, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.number], ids=lambda way: way.path)
-def test_a_message_is_the_same_however_it_is_written(server: Server, way: Way) -> None:
+def test_j17_a_message_is_the_same_however_it_is_written(server: Server, way: Way) -> None:
     right = filled(way.number, b"0.5")
     with asking(server, way.path) as ask:
         replies = [(name, ask(write(right))) for name, write in WRITINGS.items()]

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from tests import fixtures_onnx
 from tests.faults.asking import infer
 from tests.faults.faulty import MODEL, settle
+from tests.pipeline.model_files import gguf, pickled, safetensors, tensor
 from tests.serving import command, forwardpass, serving
 
 
@@ -103,6 +104,33 @@ def test_d5_a_definition_with_a_mistake_is_refused_with_its_place(tmp_path: Path
     done = check(folder, data)
     assert done.returncode == 2, done.stdout
     assert all(part in done.stderr for part in said), done.stderr
+
+
+BAD_WEIGHTS = {
+    "d17 gguf": ("weights.gguf", gguf(cut=1), "cut short"),
+    "d17 gguf alignment": ("weights.GGUF", gguf(alignment=0), "alignment"),
+    "d17 no gguf": ("weights.gguf", b"<html>404</html>", "HTML"),
+    "d18 safetensors": ("weights.safetensors", safetensors({"w": tensor(0, 24)}, 23), "cut short"),
+    "d18 no safetensors": ("weights.safetensors", pickled(), "pickle"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_d17_d18_weights_by_whose_name_there_is_no_whole_file_are_refused(
+    tmp_path: Path, data: Path, name: str
+) -> None:
+    file, content, said = BAD_WEIGHTS[name]
+    path = fixtures_onnx.identity(tmp_path / "weights" / "1" / "model.onnx")
+    (path.parent / file).write_bytes(content)
+    done = check(path.parent, data)
+    assert (done.returncode, file in done.stderr, said in done.stderr) == (2, True, True), done.stderr
+
+
+def test_whole_weights_of_every_kind_may_lie_in_a_version(tmp_path: Path, data: Path) -> None:
+    path = fixtures_onnx.identity(tmp_path / "weights" / "1" / "model.onnx")
+    for name, content in {"a.gguf": gguf(), "a.safetensors": safetensors({"w": tensor(0, 24)}, 24)}.items():
+        (path.parent / name).write_bytes(content)
+    assert check(path.parent, data).returncode == 0
 
 
 @pytest.mark.parametrize("cut", [0.2, 0.9, 0.99])

@@ -3,14 +3,13 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import IO
 
 import pytest
 from tests.faults.asking import Call, infer
@@ -20,6 +19,7 @@ from tests.serving import Server, command, free_port, serving, wait_until
 
 MIB = 1024**2
 NAMES = 10_000
+PIPELINED = 16
 OWN_ID = re.compile("[0-9a-f]{32}")
 PATH = "/v2/models/identity/infer"
 SCRAPE_S = 0.1
@@ -37,19 +37,22 @@ def counted(server: Server, name: str) -> float:
 
 
 def ask_names(server: Server, first: int, last: int) -> None:
-    """Requests whose model, path, agent, client and key nobody ever heard of."""
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
-    for n in range(first, last):
-        headers = {
-            "User-Agent": f"agent {n}",
-            "X-Forwarded-For": f"10.0.{n % 250}.1",
-            "Authorization": f"Bearer key{n}",
-        }
-        path = (f"/v2/models/none-{n}/infer", f"/nothing/{n}", f"/predict/none-{n}", f"/v2/models/none-{n}")[n % 4]
-        connection.request("POST" if n % 4 != 3 else "GET", path, infer().body, headers)
-        answer = connection.getresponse()
-        assert (answer.status, len(answer.read()) < 1024) == (404, True)
-    connection.close()
+    """Requests whose model, path, agent, address and key nobody ever heard of, as many at once as are answered."""
+    with socket.create_connection(("127.0.0.1", server.port), 60) as client:
+        for start in range(first, last, PIPELINED):
+            client.sendall(b"".join(asking(n) for n in range(start, start + PIPELINED)))
+            said = b""
+            while said.count(b"HTTP/1.1 ") < PIPELINED or not said.endswith(b"}"):
+                said += client.recv(65536)
+            assert said.count(b"HTTP/1.1 404 ") == PIPELINED, said
+
+
+def asking(n: int) -> bytes:
+    path = (f"/v2/models/none-{n}/infer", f"/nothing/{n}", f"/predict/none-{n}?n={n}")[n % 3]
+    about = (
+        f"User-Agent: agent {n}\r\nX-Forwarded-For: 10.0.0.{n % 250}\r\nX-API-Key: key {n}\r\nContent-Length: 10\r\n"
+    )
+    return f'POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{about}\r\n{{"x": [1]}}'.encode()
 
 
 def test_g1_ten_thousand_names_make_no_series_and_no_memory(server: Server, figure: Figure) -> None:
@@ -79,8 +82,9 @@ def test_g2_whatever_stands_in_a_request_that_fails_is_one_valid_line(server: Se
     before = server.log.stat().st_size
     headers = {"X-Request-Id": text, "User-Agent": text, "X-Forwarded-For": text, "Content-Type": "application/json"}
     path = "/predict/own?" + "".join(f"%{byte:02x}" for byte in HOSTILE[name][:2000])
-    assert server.call("POST", path, b'{"x": [-1.0, 1.0]}', headers).status in (400, 500)
-    assert server.call("POST", "/predict/own", b'{"x": [-1.0, 1.0]}', headers).status == 500
+    assert server.call("POST", path, b'{"x": [-1.0, 1.0]}', headers).status in (400, 431, 500)
+    assert server.call("POST", "/predict/own", b'{"x": [-1.0, 1.0]}', headers).status in (400, 431, 500)
+    assert server.predict("own", {"x": [-1.0, 1.0]}).status == 500
     wait_until(lambda: b"request failed" in server.log.read_bytes()[before:])
     lines = [json.loads(line) for line in server.log.read_bytes()[before:].splitlines()]
     assert {line["level"] for line in lines} == {"warning"} and "forged" not in {line["text"] for line in lines}
@@ -124,7 +128,7 @@ def test_g3_another_requests_id_is_no_way_to_its_receipt(server: Server) -> None
 
 
 @contextmanager
-def logging_to(sink: int | IO[bytes], folder: Path, data: Path) -> Iterator[Server]:
+def logging_to(sink: int, folder: Path, data: Path) -> Iterator[Server]:
     port, admin_port = free_port(), free_port()
     arguments = ("serve", folder, "--port", str(port), "--admin-port", str(admin_port))
     process = subprocess.Popen(
@@ -153,17 +157,18 @@ def _ready(server: Server) -> bool:
 @pytest.mark.parametrize("sink", ["full disk", "closed pipe", "pipe that nobody reads"])
 def test_g5_a_log_that_goes_nowhere_stops_nobody_and_is_counted(repository: Path, data: Path, sink: str) -> None:
     reading, writing = os.pipe()
-    with open("/dev/full", "wb") as full:
-        with logging_to(full if sink == "full disk" else writing, repository / "own", data) as server:
-            os.close(writing)
-            if sink == "closed pipe":
-                os.close(reading)
-            before = counted(server, "forwardpass_log_lines_dropped_total")
-            many = server.together(4, lambda n: [server.predict("own", {"x": [-1.0, n]}).status for _ in range(10)])
-            assert many == [[500] * 10] * 4
-            assert server.predict("own", {"x": [1.0, 2.0]}).json["outputs"] == {"y": 3.0}
-            if sink != "pipe that nobody reads":  # it has room for these few
-                wait_until(lambda: counted(server, "forwardpass_log_lines_dropped_total") > before)
+    full = os.open("/dev/full", os.O_WRONLY)
+    with logging_to(full if sink == "full disk" else writing, repository / "own", data) as server:
+        os.close(writing)
+        if sink == "closed pipe":
+            os.close(reading)
+        before = counted(server, "forwardpass_log_lines_dropped_total")
+        many = server.together(4, lambda n: [server.predict("own", {"x": [-1.0, n]}).status for _ in range(10)])
+        assert many == [[500] * 10] * 4
+        assert server.predict("own", {"x": [1.0, 2.0]}).json["outputs"] == {"y": 3.0}
+        if sink != "pipe that nobody reads":  # it has room for these few
+            wait_until(lambda: counted(server, "forwardpass_log_lines_dropped_total") > before)
+    os.close(full)
     if sink != "closed pipe":
         os.close(reading)
 

@@ -56,10 +56,15 @@ class Guarded:
     def __init__(self, server: Server, key: str, data: Path) -> None:
         self.server, self.key, self.data = server, key, data
 
-    def call(self, method: str, path: str, body: bytes = b"", *, admin: bool = False, **headers: str) -> Reply:
+    def call(self, method: str, path: str, body: bytes = b"", **headers: str) -> Reply:
+        return self.server.call(method, path, body or None, self._with(headers))
+
+    def admin(self, path: str, **headers: str) -> Reply:
+        return self.server.call("GET", path, None, self._with(headers), admin=True)
+
+    def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
         given = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.server.call(method, path, body or None, given, admin=admin)
+        return given | {name.replace("_", "-"): value for name, value in headers.items()}
 
     def ask(self, text: str, **headers: str) -> Reply:
         return self.call("POST", "/predict/told", json.dumps({"text": text}).encode(), **headers)
@@ -116,7 +121,7 @@ def send_everything(guarded: Guarded) -> list[Reply]:
         guarded.ask("a", Authorization=f"Bearer {jwt}"),
         guarded.ask("a", Authorization=f"Bearer {MARKS['bearer']}"),
         guarded.ask("a", Authorization=f"Basic {MARKS['basic']}"),
-        guarded.call("GET", "/status", admin=True, Authorization=f"Bearer fp_k1k2k3k4_{MARKS['key']}"),
+        guarded.admin("/status", Authorization=f"Bearer fp_k1k2k3k4_{MARKS['key']}"),
         guarded.server.call("GET", "/v2/models/told", None, {"X-API-Key": MARKS["api_key"]}),
     ]
 
@@ -129,13 +134,13 @@ def children(pid: int) -> list[int]:
 def sinks(guarded: Guarded, replies: list[Reply]) -> Mapping[str, bytes]:
     """Everything that somebody else than the one who sent it can read."""
     server = guarded.server
-    found = {path: guarded.call("GET", path, admin=True).body for path in ("/status", "/metrics", "/config")}
+    found = {path: guarded.admin(path).body for path in ("/status", "/metrics", "/config")}
     found |= {
         path: guarded.call("GET", path).body for path in ("/v2/models/told/batches", "/v2/models/told/stats", "/v2")
     }
     for reply in replies:
         id = reply.headers["x-request-id"]
-        found[f"receipt {id}"] = guarded.call("GET", f"/receipts/{id}", admin=True).body
+        found[f"receipt {id}"] = guarded.admin(f"/receipts/{id}").body
     found["log"] = server.log.read_bytes()
     found["command line of the server"] = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     workers = children(server.process.pid)
@@ -161,7 +166,7 @@ def test_a_secret_is_found_nowhere_but_in_the_answer_to_whoever_sent_it(guarded:
 
 
 def guarded_status(guarded: Guarded) -> list[dict[str, object]]:
-    status = guarded.call("GET", "/status", admin=True).json
+    status = guarded.admin("/status").json
     return [worker for version in status["versions"] for worker in version["workers"]]
 
 
@@ -173,7 +178,7 @@ def test_an_answer_repeats_only_what_its_contract_says(guarded: Guarded) -> None
 
 
 def test_the_settings_are_shown_without_passwords(guarded: Guarded, tmp_path: Path) -> None:
-    assert guarded.call("GET", "/config", admin=True).json["run"]["redis"] == "redis://***@127.0.0.1:1/0"
+    assert guarded.admin("/config").json["run"]["redis"] == "redis://***@127.0.0.1:1/0"
     (tmp_path / "server.toml").write_text(SETTINGS.format(redis=MARKS["redis"]))
     told = forwardpass("config", "--settings", tmp_path / "server.toml", data=tmp_path).stdout
     assert 'redis = "redis://***@127.0.0.1:1/0"' in told and CANARY not in told
@@ -189,7 +194,7 @@ def test_a_setting_that_is_refused_is_told_without_its_password(tmp_path: Path, 
 
 def test_a_process_that_dies_leaves_no_core_file_behind(guarded: Guarded) -> None:
     """Of the server and of its workers: memory holds what was sent."""
-    for pid in (*children(guarded.server.process.pid),):
+    for pid in (guarded.server.process.pid, *children(guarded.server.process.pid)):
         limits = Path(f"/proc/{pid}/limits").read_text()
         assert re.search(r"Max core file size +0 +0 ", limits), limits
     before = set(os.listdir())

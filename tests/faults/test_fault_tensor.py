@@ -119,6 +119,7 @@ ROWS = {
     "T23 shared memory": row(
         infer(top={"parameters": {"shared_memory_region": "r"}}), "unknown_field", "shared_memory_region"
     ),
+    "T5 many too many": row(infer(data=[1] * 200_000), "shape_mismatch", DATA, "4 elements", "200000"),
 }
 
 
@@ -139,17 +140,17 @@ def test_a_tensor_that_does_not_fit_is_refused_and_told_why(server: Server, name
     ],
     ids=["flat", "nested", "binary"],
 )
-def test_a_tensor_is_the_same_in_every_form(server: Server, call: Call) -> None:
+def test_t6_a_tensor_is_the_same_in_every_form(server: Server, call: Call) -> None:
     assert call.send(server).json["outputs"][0]["data"] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("timeout", [0, 10**12, 10**30])
-def test_a_timeout_is_cut_to_the_longest_deadline(server: Server, timeout: int) -> None:
+def test_t23_a_timeout_is_cut_to_the_longest_deadline(server: Server, timeout: int) -> None:
     assert infer(top={"parameters": {"timeout": timeout}}).send(server).status == 200
 
 
 @pytest.mark.parametrize("form", ["json", "binary"])
-def test_extreme_numbers_come_back_bit_for_bit(server: Server, form: str) -> None:
+def test_t17_extreme_numbers_come_back_bit_for_bit(server: Server, form: str) -> None:
     extremes = np.array([-0.0, 1e-45, 3.4028235e38, 1.1754944e-38], np.float32)
     call = infer(data=extremes.astype(float).tolist()) if form == "json" else binary(extremes.tobytes(), 16)
     message = json.loads(call.body[: int(call.headers.get(HEADER, len(call.body)))])
@@ -176,14 +177,14 @@ def client(server: Server) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_view_of_any_layout_is_answered_as_its_contiguous_copy(client: Client, name: str) -> None:
+def test_t15_a_view_of_any_layout_is_answered_as_its_contiguous_copy(client: Client, name: str) -> None:
     answer = client.infer("identity", {"x": VIEWS[name]})["y"]
     assert answer.tobytes() == RIGHT.tobytes()
     plain = client.predict("identity", {"x": VIEWS[name][0]}).outputs["y"]
     assert np.array(plain, np.float32).tobytes() == RIGHT.tobytes()
 
 
-def test_fp16_is_the_same_from_json_and_binary_and_is_answered_in_binary_only(server: Server) -> None:
+def test_t18_fp16_is_the_same_from_json_and_binary_and_is_answered_in_binary_only(server: Server) -> None:
     halves = np.array([0.1, 65504.0], np.float16)
     numbers = infer("half", datatype="FP16", shape=[1, 2], data=[0.1, 65504])
     told = [{"name": "y", "parameters": {"binary_data": True}}]
@@ -195,20 +196,8 @@ def test_fp16_is_the_same_from_json_and_binary_and_is_answered_in_binary_only(se
     assert_well_told(refused, "'y'", "FP16", "binary_data")
 
 
-def test_smallest_integers_are_divided_exactly(server: Server) -> None:
+def test_t19_smallest_integers_are_divided_exactly(server: Server) -> None:
     inputs = [{"name": n, "datatype": "INT32", "shape": [2, 1], "data": d} for n, d in
               (("a", [INT32_MIN, 7]), ("b", [1, -2]))]  # fmt: skip
     answer = Call(json.dumps({"inputs": inputs}).encode(), "divide").send(server)
     assert answer.json["outputs"][0]["data"] == [INT32_MIN, -3]
-
-
-def test_a_hostile_tensor_a_hundred_times_leaves_no_memory_behind(server: Server) -> None:
-    hostile = [ROWS[name].call for name in ("T1 product 2^64", "T6 ragged", "T11 enormous", "T14 2^31 rows")]
-    hostile.append(infer(shape=[1, 4], data=[1] * 200_000))
-    before = 0
-    for times in (20, 100):
-        for _ in range(times):
-            assert {call.send(server).status for call in hostile} == {400}
-        after = server.resident_bytes()
-        before = before or after
-    assert after < before + 8 * 1024**2

@@ -14,6 +14,7 @@ import uvloop
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.http import FamilyOf, HttpServer, Respond
+from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Table
@@ -48,6 +49,7 @@ def serving(
     plain_loop: bool = False,
     path: str | None = None,
     family_of: FamilyOf | None = None,
+    in_flight: BytesInFlight | None = None,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
 
@@ -61,7 +63,9 @@ def serving(
         served.ended.append("answered")
         return answer
 
-    served = Served(HttpServer(keep, family_of or Table(routes_of("data")).family, limits, monotonic_s, tls), loop)
+    served = Served(
+        HttpServer(keep, family_of or Table(routes_of("data")).family, limits, monotonic_s, tls, in_flight), loop
+    )
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:

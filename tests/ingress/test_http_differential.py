@@ -48,7 +48,7 @@ class Other(NamedTuple):
 
     port: int
     seen: dict[int, list[Seen]]
-    stops_at_offers: bool = False  # to switch protocols
+    excused: bytes  # a header with which it may read otherwise
 
     def reads(self, wire: bytes) -> list[Seen]:
         with socket.create_connection(("127.0.0.1", self.port), 5) as client:
@@ -100,7 +100,8 @@ def serving_waitress() -> Iterator[Other]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        yield Other(server.effective_port, seen)
+        # RFC 9110, 10.1.1: it means nothing where no body comes; waitress reads the next head into this one then.
+        yield Other(server.effective_port, seen, b"expect:")
     finally:
         server.trigger.pull_trigger(server.task_dispatcher.shutdown)
         server.trigger.pull_trigger(server.close)
@@ -128,7 +129,8 @@ def serving_aiohttp() -> Iterator[Other]:
     thread.start()
     server = asyncio.run_coroutine_threadsafe(listen(), loop).result(5)
     try:
-        yield Other(server.sockets[0].getsockname()[1], seen, True)
+        # RFC 9110, 7.8: an offer may be left aside, as we and waitress do; aiohttp takes what follows as no HTTP.
+        yield Other(server.sockets[0].getsockname()[1], seen, b"upgrade:")
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
@@ -156,9 +158,8 @@ def plain(seen: list[Seen]) -> list[Seen]:
 
 def assert_same(other: Other, wire: bytes) -> None:
     seen, taken = accepted(wire)
-    if other.stops_at_offers and b"upgrade:" in taken.lower():
-        return  # RFC 9110, 7.8: an offer may be left aside, as we and waitress do; aiohttp takes the rest as no HTTP
-    assert plain(other.reads(taken)) == plain(seen)
+    if other.excused not in taken.lower():
+        assert plain(other.reads(taken)) == plain(seen), taken
 
 
 @pytest.mark.parametrize("name", ROWS)

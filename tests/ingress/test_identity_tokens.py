@@ -148,6 +148,36 @@ def test_keys_may_be_in_a_file(issuer: Issuer, tmp_path: Path) -> None:
     assert asyncio.run(made.caller(issuer.token("ES256").encode())) is not None
 
 
+@pytest.mark.parametrize("content", [None, "{}", "[", '{"keys": [{"kty": "oct", "k": "AA"}]}'])
+def test_a_file_that_has_no_keys_is_refused_when_the_server_starts(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "jwks.json"
+    if content is not None:
+        file.write_text(content)
+
+    async def start() -> None:
+        async with IssuerKeys(str(file), FakeClock()).watched():
+            pass
+
+    with pytest.raises(Misconfigured, match=r"auth\.jwks"):
+        asyncio.run(start())
+
+
+def test_an_issuer_that_is_away_when_the_server_starts_may_come_back(issuer: Issuer) -> None:
+    issuer.away = True
+
+    async def start() -> int:
+        keys = IssuerKeys(issuer.url + "/jwks", clock := FakeClock())
+        async with keys.watched():
+            while not issuer.fetched:
+                await asyncio.sleep(0)
+        issuer.away = False
+        clock.advance(UNKNOWN_S)
+        await keys.find("rsa")
+        return keys.reads
+
+    assert asyncio.run(start()) == 1
+
+
 @pytest.mark.parametrize("source", ["http://issuer.example/jwks", "ftp://127.0.0.1/jwks", "http://127.0.0.1.example/k"])
 def test_keys_that_anybody_on_the_way_could_change_are_not_fetched(source: str) -> None:
     with pytest.raises(Misconfigured, match="https"):

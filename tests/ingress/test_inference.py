@@ -2,6 +2,7 @@
 
 import pytest
 
+from forwardpass.core.caller import Caller
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failure
 from forwardpass.core.pipeline import Pipeline, Signature, Step, Task, TaskKind, Version
@@ -71,3 +72,15 @@ def test_while_the_server_starts_nothing_is_said_not_to_be_there(target: Target)
     mood = variant("mood", kind="classify")
     assert refusal(inference(mood, variant("plain"), starting=True), target) is Code.NOT_READY
     assert inference(mood, starting=True).route(Target("mood")) is mood
+
+
+def test_a_request_that_names_none_is_for_what_its_caller_may_ask() -> None:
+    one, two = variant("one", kind="embed"), variant("two", kind="embed")
+    asks = {name: Caller("acme", scopes=frozenset({f"infer:{name}"})) for name in ("one", "two", "three")}
+    for made in (inference(one, two), inference(one, two, default="two")):
+        for target in (EMBEDS, Target("")):
+            assert made.route(target, asks["one"]) is one
+            assert made.route(target, asks["two"]) is two
+        with pytest.raises(Failure) as refused:
+            made.route(EMBEDS, asks["three"])
+        assert refused.value.code is Code.PIPELINE_NOT_FOUND

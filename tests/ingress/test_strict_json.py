@@ -132,7 +132,7 @@ def test_a_hundred_thousand_and_one_keys_are_too_many() -> None:
     assert refused(json.dumps(dict.fromkeys(map(str, range(100_001)))).encode()) == Code.JSON_TOO_MANY_KEYS
 
 
-def test_keys_made_to_collide_cost_what_other_keys_do() -> None:
+def test_j13_keys_made_to_collide_cost_what_other_keys_do() -> None:
     """``Aa`` and ``BB`` have one sum in every hash that multiplies by 31, and so have all words made of them."""
 
     def seconds(one: str, other: str) -> float:

@@ -257,6 +257,23 @@ def test_a_folder_is_every_file_and_whether_each_version_would_be_taken_in(tmp_p
     assert json.loads(json.dumps(found.plain()))["taken_in"] is False
 
 
+def test_a_model_that_no_engine_can_run_is_held_against_its_own_version_only(tmp_path: Path) -> None:
+    version(tmp_path / "good" / "1")
+    (version(tmp_path / "foreign" / "1") / "model.onnx").write_bytes(graph_with("Attack", "my.library"))
+    found = inspect_place(tmp_path, kinds())
+    assert (found.versions, list(found.refused)) == (["good version 1"], ["foreign version 1"])
+    assert "my.library" in found.refused["foreign version 1"]
+
+
+def test_a_link_that_was_named_is_followed_as_serving_it_would_be(tmp_path: Path) -> None:
+    version(tmp_path / "good" / "1")
+    (tmp_path / "link").symlink_to("good")
+    (tmp_path / "circle").symlink_to("circle")
+    assert inspect_place(tmp_path / "link", kinds()).taken_in
+    with pytest.raises(Misconfigured):
+        inspect_place(tmp_path / "circle", kinds())
+
+
 def test_a_version_with_code_of_its_own_is_said_to_need_trust(tmp_path: Path) -> None:
     root = version(
         tmp_path / "own" / "1",

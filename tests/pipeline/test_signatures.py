@@ -168,6 +168,7 @@ BAD_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "deep": (lambda data: b"[" * 60_000, "no JSON"),
     "another field": (lambda data: data.replace(b'"key"', b'"kez"'), "exactly"),
     "true for a number": (lambda data: data.replace(b'"version": 1', b'"version": true'), "exactly"),
+    "an endless number": (lambda data: data.replace(b'"version": 1', b'"version": ' + b"9" * 4000), "exactly"),
     "another algorithm": (lambda data: data.replace(b"ed25519", b"none"), 'algorithm "none"'),
     "no base64": (lambda data: data.replace(b'"signature": "', b'"signature": "!'), "damaged"),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forwardpass.core.pipeline import Guard, Pii
-from forwardpass.steps.guard.checks import Check, ready
+from forwardpass.steps.guard.checks import Check, Seen, ready
 
 FOUND: dict[Pii, list[str]] = {
     "email": [
@@ -80,14 +80,14 @@ def check(kind: Pii) -> Check:
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in FOUND.items() for text in texts])
 def test_it_is_found_alone_and_within_a_sentence(kind: Pii, text: str) -> None:
-    assert check(kind).look(text) == (1, f"[{kind}]")
+    assert check(kind).look(text) == Seen(1, f"[{kind}]")
     assert check(kind).look(f"It is {text}, he said.").text == f"It is [{kind}], he said."
     assert check(kind).look(f"«{text}»\n{text}").text == f"«[{kind}]»\n[{kind}]"
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PASSED.items() for text in texts])
 def test_what_only_looks_like_it_passes(kind: Pii, text: str) -> None:
-    assert check(kind).look(text) == (0, text)
+    assert check(kind).look(text) == Seen(0, text)
 
 
 def test_a_card_is_found_behind_another_number() -> None:

@@ -90,7 +90,7 @@ return 1
 RENEW = """
 local time = redis.call('TIME')
 local lease_s = tonumber(ARGV[1])
-local now = tonumber(time[1])
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 for place, key in ipairs(KEYS) do
   if redis.call('ZADD', key, 'XX', 'CH', now + lease_s, ARGV[place + 1]) == 1 then
     redis.call('EXPIRE', key, math.ceil(lease_s) + 1)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -23,7 +24,8 @@ ANSWER_S = 0.05
 AWAY_S = 1.0
 """After a failure nobody asks Redis for so long; then one request does, and if it is answered, all do."""
 LEASE_S = 30.0
-RENEW_S = 10.0
+RENEWALS = 3
+"""While a request runs its lease is renewed so often in the time that it holds."""
 OWED_MAX = 10_000
 """Settlements that wait to be told to Redis; of more the oldest are dropped, and what they give back stays charged."""
 TOLD_AT_ONCE_MAX = 200
@@ -46,18 +48,20 @@ class RedisStore:
     ``away`` says that quotas are this server's own at the moment; ``failures`` counts how often Redis did not answer.
     """
 
-    def __init__(self, client: "Redis", clock: Clock, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, client: "Redis", clock: Clock, *, answer_s: float = ANSWER_S, lease_s: float = LEASE_S) -> None:
         self.local = MemoryStore(clock)
         self.away = False
         self.failures = 0
         self._client = client
         self._clock = clock
         self._answer_s = answer_s
+        self._lease_s = lease_s
         self._ask_at_s = 0.0  # while it is away, not before that
         self._ids = RandomIds()
         self._owed: deque[Script] = deque(maxlen=OWED_MAX)
         self._running: dict[str, Sequence[str]] = {}  # lease -> the keys that have it
         self._something = asyncio.Event()
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
         self._digests: dict[str, str] = {}
         self._closing = False
         self._telling: asyncio.Task[None] | None = None
@@ -82,20 +86,24 @@ class RedisStore:
         await self._telling
         if not self.away:
             await self._tell_owed()
-        await self._client.aclose()
+        from redis.exceptions import RedisError
+
+        with suppress(RedisError, OSError):  # one that does not answer does not say goodbye either
+            await self._client.aclose()
 
     async def take(self, wanted: Sequence[Wanted]) -> Taken:
         now_s = self._clock()
         if self.away and now_s < self._ask_at_s:
             return self.local.take_now(wanted)
         self._ask_at_s = now_s + AWAY_S  # nobody else tries while this one does, if it is away
+        tries = self.away
         lease = self._ids.next()
         keys = [PREFIX + account.name for account, _ in wanted]
         held = [key for key, (account, _) in zip(keys, wanted, strict=True) if account.limit.kind == "concurrent"]
-        arguments = [lease, str(LEASE_S), *_arguments(wanted)]
+        arguments = [lease, repr(self._lease_s), *_arguments(wanted)]
         answer: Any = None
         try:
-            answer = await self._ask(Script(TAKE, keys, arguments))
+            answer = await self._ask(Script(TAKE, keys, arguments), tries=tries)
         finally:
             if answer is None:  # whether it was taken nobody knows; a lease can be let go either way
                 self._let_go(lease, held)
@@ -123,16 +131,22 @@ class RedisStore:
         self._owed.append(script)
         self._something.set()
 
-    async def _ask(self, script: Script) -> Any:
-        """What Redis answers; None when it does not, or not in time."""
+    async def _ask(self, script: Script, *, tries: bool = False) -> Any:
+        """What Redis answers; None when it does not, or not in time. ``tries``: although it is away.
+
+        Waiting for a turn is no sign that Redis is slow; whoever still waits when it is found to be away is let go.
+        """
         from redis.exceptions import RedisError
 
-        try:
-            async with asyncio.timeout(self._answer_s):
-                answer = await self._run_anew(script)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._failed(error)
-            return None
+        async with self._turns:
+            if self.away and not tries:
+                return None
+            try:
+                async with asyncio.timeout(self._answer_s):
+                    answer = await self._run_anew(script)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._failed(error)
+                return None
         self._answered()
         return answer
 
@@ -176,7 +190,7 @@ class RedisStore:
 
     async def _tell(self) -> None:
         """Until it is closed: settle what is owed as it comes, and renew the leases of what runs."""
-        renew_at_s = self._clock() + RENEW_S
+        renew_at_s = self._clock() + self._lease_s / RENEWALS
         while not self._closing:
             try:
                 async with asyncio.timeout(max(0.05, renew_at_s - self._clock())):
@@ -187,7 +201,7 @@ class RedisStore:
                 await asyncio.sleep(AWAY_S / 4)
                 continue
             if self._clock() >= renew_at_s:
-                renew_at_s = self._clock() + RENEW_S
+                renew_at_s = self._clock() + self._lease_s / RENEWALS
                 await self._renew()
             await self._tell_owed()
 
@@ -202,7 +216,9 @@ class RedisStore:
         held = [(key, lease) for lease, keys in self._running.items() for key in keys]
         for start in range(0, len(held), TOLD_AT_ONCE_MAX):
             some = held[start : start + TOLD_AT_ONCE_MAX]
-            await self._ask(Script(RENEW, [key for key, _ in some], [str(LEASE_S), *[lease for _, lease in some]]))
+            await self._ask(
+                Script(RENEW, [key for key, _ in some], [repr(self._lease_s), *[lease for _, lease in some]])
+            )
 
 
 def redis_client(url: str, password: str = "", *, answer_s: float = ANSWER_S) -> "Redis":

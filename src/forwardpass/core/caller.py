@@ -39,6 +39,11 @@ class Caller(msgspec.Struct, frozen=True):
     priority: Priority = "standard"  # the highest that its requests may have, and theirs if they name none
     expires_s: float | None = None  # seconds since 1970; a stream ends then
 
+    @property
+    def peers(self) -> str:
+        """Who may be given again what it was answered: callers of its tenant who may do the same."""
+        return " ".join((self.tenant, *sorted(self.scopes)))
+
     def may(self, scope: str, pipeline: str = "") -> bool:
         """Whether a route of that scope is for it; ``pipeline``, where one is meant, must be one it may ask.
 

@@ -7,6 +7,7 @@ worker that scribbles on it harms nobody else; its size is sealed, so that no si
 import fcntl
 import mmap
 import os
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -20,14 +21,13 @@ class Board:
     """The front's side. ``descriptor`` is what the worker's process inherits."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("forwardpass", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
+        with ExitStack() as undo:
+            self.descriptor = os.memfd_create("forwardpass", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            undo.callback(os.close, self.descriptor)
             os.ftruncate(self.descriptor, BYTES)
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
             self._marks = mmap.mmap(self.descriptor, BYTES)
-        except BaseException:
-            os.close(self.descriptor)
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Self:
         return self

@@ -3,8 +3,8 @@
 no_new_privs, no capabilities, death with the parent, limits on memory, files and core dumps, and Landlock where the
 kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside; what
 Landlock does not know is refused by a filter of system calls. Not covered, and a matter for a container's limits: a
-worker can use every core, can move others of its user to other cores, and can fill memory files, which RLIMIT_AS does
-not count (each as large as its limit, as many as it may have files).
+worker can use every core, can move others of its user to other cores, can read the command lines of other processes
+(so no secret stands on one), and can fill memory files, which RLIMIT_AS does not count: each as large as its limit.
 Sources: prctl(2), capabilities(7), landlock(7).
 """
 

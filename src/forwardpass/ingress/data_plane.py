@@ -124,7 +124,7 @@ class DataPlane:
         try:
             key = key_of(call.http.headers[b"idempotency-key"])
             asked = await off_loop(len(call.http.body), fingerprint, call.http)
-            again = kept.begin(call.caller.tenant, key, asked)
+            again = kept.begin(call.caller.peers, key, asked)
         except BaseException as error:
             self._inference.count(error)
             raise
@@ -137,7 +137,7 @@ class DataPlane:
             _name(answer, call.id)  # the answer given again names the request that was run
             return answer
         finally:
-            kept.end(call.caller.tenant, key, answer if call.repeatable else None)
+            kept.end(call.caller.peers, key, answer if call.repeatable else None)
 
     async def _matched(self, call: Call) -> HttpAnswer:
         route = call.match.route

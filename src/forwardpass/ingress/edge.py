@@ -89,7 +89,7 @@ class Edge:
         if self.in_flight is None:
             await self._decode(http, limits)
             return
-        with self.in_flight.lent(decoded_bytes_max(len(http.body), limits), len(http.body)):
+        with self.in_flight.lent(decoded_bytes_max(http.body, http.encoding, limits), len(http.body)):
             await self._decode(http, limits)
         self.in_flight.held += len(http.body)
         http.unpacked_bytes = len(http.body)

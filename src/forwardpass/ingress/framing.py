@@ -24,11 +24,13 @@ CHUNK_LINE_BYTES_MAX = 256
 _LINE_REST_BYTES = 64  # what a request line may have besides its target
 RATIO_FREE_BYTES = 1024 * 1024  # a body may always be unpacked to this size, whatever the ratio
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_WORD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TOKEN = re.compile(_WORD)
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 _TARGET = re.compile(rb"[!\"$-\[\]-~]+")  # visible ASCII without # (a fragment is never sent) and backslash
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t -~]*)?")
+# Extensions mean nothing, and are held to their grammar: others read what is not of it each in a way of its own.
+_CHUNK_SIZE = re.compile(rb'([0-9A-Fa-f]{1,8})(?:;%b(?:=(?:%b|"[\t !#-\[\]-~]*"))?)*' % (_WORD, _WORD))
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 _BODILESS = (204, 304)
 # Headers that decide what the message is or who sent it: two of them are two readings.
@@ -327,7 +329,7 @@ class ChunkedBody:
     def _size(self, line: bytes) -> int:
         match = _CHUNK_SIZE.fullmatch(line)
         if match is None:
-            raise bad_request("a chunk's size is not one to eight hex digits")
+            raise bad_request("a chunk's size is not one to eight hex digits, with or without extensions")
         size = int(match[1], 16)
         self._chunks += 1
         if size > self._limits.body_bytes_max - len(self.data):
@@ -345,24 +347,31 @@ class ChunkedBody:
         return end + 2, True
 
 
-def decoded_bytes_max(size: int, limits: HttpLimits) -> int:
-    """What a coded body of this size may be unpacked to."""
-    return min(limits.body_bytes_max, max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * size))
+def _allowed_bytes(body: bytes | bytearray, limits: HttpLimits) -> int:
+    return min(limits.body_bytes_max, max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * len(body)))
+
+
+def decoded_bytes_max(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> int:
+    """What a coded body is unpacked to at most: what is allowed, or what gzip says at its end where that is less."""
+    allowed = _allowed_bytes(body, limits)
+    return min(allowed, int.from_bytes(body[-4:], "little")) if encoding == b"gzip" else allowed
 
 
 def decode_content(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> bytes:
     """Undo gzip or deflate (zlib format), exactly one member. Raises Refused (bad_encoding, body_too_large)."""
-    bytes_max = decoded_bytes_max(len(body), limits)
+    bytes_max = _allowed_bytes(body, limits)
     name = encoding.decode()
     inflate = zlib.decompressobj(wbits=31 if encoding == b"gzip" else 15)
     try:
-        plain = inflate.decompress(body, bytes_max + 1)
+        plain = inflate.decompress(body, decoded_bytes_max(body, encoding, limits) + 1)
     except zlib.error as error:
         raise Refused(Code.BAD_ENCODING, f"the body is not valid {name}", detail=str(error)) from None
     if len(plain) > bytes_max:
         raise Refused(Code.BODY_TOO_LARGE, f"the body is larger than {bytes_max} bytes once decoded from {name}")
     if not inflate.eof or inflate.unused_data:
-        raise Refused(Code.BAD_ENCODING, f"the {name} body is cut short or has bytes after its end")
+        raise Refused(
+            Code.BAD_ENCODING, f"the {name} body is cut short, longer than it says, or has bytes after its end"
+        )
     return plain
 
 

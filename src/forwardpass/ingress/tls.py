@@ -76,5 +76,8 @@ class Certificates:
         for authority in authorities:
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(authority)
+            # A session that is resumed is not verified again, though the authority may be another one by now.
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
         context.load_cert_chain(certificate, key, password="")  # a key with a passphrase is refused, not asked for
         return context

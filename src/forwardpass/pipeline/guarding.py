@@ -146,7 +146,7 @@ class Guarding:
 
 def refuse_circle(version: Version, routes: Routes) -> None:
     """Raises Misconfigured for a version that would judge itself, by whatever pipelines that are served."""
-    served = {variant.version.pipeline: variant.version for variant in routes.current()}
+    served = {variant.version.pipeline: variant.version for variant in routes.variants() if not variant.ended}
     ahead, seen = [*_judges(version)], set[str]()
     while ahead:
         name = ahead.pop()

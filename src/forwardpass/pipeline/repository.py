@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from forwardpass.core.pipeline import Pipeline, Version
 from forwardpass.pipeline import definition, manifest, onnx_file
 from forwardpass.pipeline.files import name_problem, sync_folder, write_file
 from forwardpass.pipeline.golden_files import resolved
+from forwardpass.pipeline.inspection.files import damage
 from forwardpass.pipeline.intake import Patience, Source, references, refusals, verify
 from forwardpass.pipeline.rules import has_own_code
 from forwardpass.pipeline.signatures import NOBODY, Signature, Signers, Statement
@@ -145,6 +146,7 @@ def examine(found: Found, *, kinds: Mapping[str, StepKind]) -> Pipeline:
         raise Misconfigured(Code.LOAD_FAILED, (problem,), detail=str(error)) from error
     if problems:
         raise Misconfigured(Code.MODEL_INVALID, problems)
+    _check_headers(found.folder, look.files)
     entries = {name: manifest.Entry(size, "") for name, (_, _, size, _) in look.files.items()}
     return _definition(found.folder, entries, found.source, kinds)
 
@@ -227,12 +229,21 @@ def _copied(source: Source, draft: Path, patience: Patience) -> manifest.Manifes
     if problems:
         raise Misconfigured(Code.MODEL_INVALID, problems)
     entries |= source.copy(look, [name for name in look.files if name not in entries], draft)
+    _check_headers(draft, entries)
     if source.look() != look:
         raise source.changed()
     if look.has_manifest:
         expected = source.manifest()
         manifest.compare(expected, entries, str(source.folder / manifest.FILE_NAME))
     return entries
+
+
+def _check_headers(folder: Path, names: Iterable[str]) -> None:
+    """Raises Misconfigured for a damaged model file of a kind other than ONNX, which is looked into before."""
+    found = {name: damage(folder / name) for name in names}
+    problems = [Problem(name, "", problem, "a whole file of its kind") for name, problem in found.items() if problem]
+    if problems:
+        raise Misconfigured(Code.MODEL_INVALID, tuple(problems))
 
 
 def _definition(folder: Path, entries: manifest.Manifest, source: Path, kinds: Mapping[str, StepKind]) -> Pipeline:

@@ -168,7 +168,7 @@ def _decoded(plain: Any, file: str) -> Signature:
         case {
             "key": str(key), "algorithm": str(algorithm), "pipeline": str(pipeline), "version": int(version),
             "digest": str(digest), "signature": str(signature),
-        } if len(plain) == len(_FIELDS) and type(version) is int:  # fmt: skip
+        } if len(plain) == len(_FIELDS) and type(version) is int and 0 < version < 2**31:  # fmt: skip
             return Signature(key, algorithm, pipeline, version, digest, signature)
     raise _no_signatures(file, f"a signature that does not have exactly {', '.join(_FIELDS)}")
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.error import URLError
@@ -13,19 +13,20 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 import orjson
 
-from forwardpass.core.clock import Clock
+from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Misconfigured, Problem
 
 if TYPE_CHECKING:
     from jwt import PyJWK
 
 REFRESH_S = 300.0
-"""How old they may become; a token of an unknown key has them read sooner."""
+FILE_REFRESH_S = 5.0
+"""How old they may become, from an issuer and from a file; a token of an unknown key has them read sooner."""
 
 UNKNOWN_S = 30.0
 """At most so often: anybody can send tokens of unknown keys."""
 
-FETCH_S = 5.0
+FETCH_S = 5.0  # for each step of a fetch, and for a document's content
 DOCUMENT_BYTES_MAX = 1024 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("forwardpass.identity")
@@ -58,7 +59,13 @@ class IssuerKeys:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Keep them fresh within the block."""
+        """Keep them fresh within the block. Raises Misconfigured for a file that has none now: an issuer may come back."""
+        if "://" not in self._source:
+            try:
+                await asyncio.to_thread(_read, self._source)
+            except (OSError, ValueError) as error:
+                problem = Problem("settings", "auth.jwks", f"cannot be used: {error}", "a file with a JWKS")
+                raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -70,7 +77,7 @@ class IssuerKeys:
         while True:
             async with self._renewing:
                 await self._renew()
-            await asyncio.sleep(REFRESH_S)
+            await asyncio.sleep(REFRESH_S if "://" in self._source else FILE_REFRESH_S)
 
     def _known(self, id: str) -> "PyJWK | None":
         if not id and len(self._keys) == 1:
@@ -128,7 +135,7 @@ def _document(source: str) -> dict[str, Any]:
         opener = build_opener(_Stay, *([ProxyHandler({})] if local else []))
         try:
             with opener.open(Request(source, headers={"Accept": "application/json"}), timeout=FETCH_S) as answer:
-                text = answer.read(DOCUMENT_BYTES_MAX + 1)
+                text = _content(answer)
         except URLError as error:
             raise OSError(f"it does not answer: {error.reason}") from error
     if len(text) > DOCUMENT_BYTES_MAX:
@@ -137,6 +144,16 @@ def _document(source: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
     return document
+
+
+def _content(answer: HTTPResponse) -> bytes:
+    """As much as may come, in as long as it may take. Raises TimeoutError."""
+    text, end_s = b"", monotonic_s() + FETCH_S
+    while len(text) <= DOCUMENT_BYTES_MAX and (part := answer.read1(DOCUMENT_BYTES_MAX)):
+        text += part
+        if monotonic_s() > end_s:
+            raise TimeoutError("it comes too slowly")
+    return text
 
 
 class _Stay(HTTPRedirectHandler):

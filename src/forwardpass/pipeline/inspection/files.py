@@ -35,6 +35,9 @@ _SIGNS: tuple[tuple[bytes, str, str], ...] = (
     (b"ARROW1", "Arrow table", "no model"),
 )
 
+WHOLE_BY_NAME = (".gguf", safetensors.SUFFIX)
+"""Whatever is called so must be a whole file of that kind to be taken in, as ``onnx_file`` has it for ONNX."""
+
 Reader = Callable[[File], Report]
 _READERS: tuple[tuple[Callable[[bytes], bool], str, Reader], ...] = (
     (lambda start: start.startswith(gguf.MAGIC), "gguf", gguf.report),
@@ -54,6 +57,16 @@ def inspect_file(path: Path) -> Report:
             return _report(file)
         except Misconfigured as failure:
             return Report(_kind(file), {"bytes": file.size}, "; ".join(each.found for each in failure.problems[:3]))
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a file by whose name there must be a whole one of its kind; "" for any other."""
+    if not path.name.lower().endswith(WHOLE_BY_NAME):
+        return ""
+    report = inspect_file(path)
+    if report.kind not in ("gguf", "safetensors"):
+        return f"not what its name says: {report.kind}"
+    return report.problem
 
 
 def _report(file: File) -> Report:

@@ -50,14 +50,18 @@ class Inspection:
 def inspect_place(path: Path, kinds: Mapping[str, StepKind]) -> Inspection:
     """Raises Misconfigured when the path cannot be read; what is wrong with what is there, the inspection says."""
     found = Inspection()
-    if path.is_file() and not path.is_symlink():
-        report = inspect_file(path)
+    try:
+        place = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise _unreadable(path, str(error)) from error
+    if place.is_file():
+        report = inspect_file(place)
         found.reports[path.name] = report
         if not report.fits:
             found.refused[path.name] = report.problem or report.unfit
             return found
     else:
-        _look_into(path, found)
+        _look_into(place, found)
     try:
         scanned = scan(path)
     except Misconfigured as failure:
@@ -65,26 +69,23 @@ def inspect_place(path: Path, kinds: Mapping[str, StepKind]) -> Inspection:
         return found
     found.notes += [f"ignored: {problem}" for problem in scanned.ignored]
     for each in scanned.found:
-        _judge(each, found, kinds)
+        _judge(each, found, kinds, place if place.is_dir() else place.parent)
     if not scanned.found:
         found.refused[path.name] = "no pipeline is here: no model file, pipeline folder or repository"
     return found
 
 
-def _judge(one: Found, found: Inspection, kinds: Mapping[str, StepKind]) -> None:
+def _judge(one: Found, found: Inspection, kinds: Mapping[str, StepKind], folder: Path) -> None:
     label = f"{one.pipeline} version {one.number}"
     try:
         pipeline = examine(one, kinds=kinds)
     except Misconfigured as failure:
         found.refused[label] = failure.text
         return
-    root = one.folder.name + "/" if not one.model_file else ""
-    damaged = {name: report for name, report in found.reports.items() if is_model_file(name) and not report.fits}
-    mine = [name for name in damaged if not root or f"/{root}" in f"/{name}" or "/" not in name]
-    if mine:
-        report = damaged[mine[0]]
-        found.refused[label] = f"{mine[0]}: {report.problem or report.unfit}"
-        return
+    for name, report in found.reports.items():
+        if is_model_file(name) and not report.fits and (folder / name).is_relative_to(one.folder):
+            found.refused[label] = f"{name}: {report.problem or report.unfit}"
+            return
     found.versions.append(label)
     if has_own_code(pipeline):
         found.notes.append(f"{label} has code of its own: it is taken in only once that is trusted (forwardpass trust)")
@@ -95,8 +96,7 @@ def _look_into(folder: Path, found: Inspection) -> None:
     try:
         walked = list(_files_below(folder))
     except OSError as error:
-        problem = Problem(str(folder), "", "cannot be read", "a model file or a folder")
-        raise Misconfigured(Code.LOAD_FAILED, (problem,), detail=str(error)) from error
+        raise _unreadable(folder, str(error)) from error
     for place in walked[:FILES_MAX]:
         name = place.relative_to(folder).as_posix()
         if name.endswith(signatures.SUFFIX):
@@ -108,6 +108,11 @@ def _look_into(folder: Path, found: Inspection) -> None:
             found.reports[name] = Report("unreadable", problem=failure.problems[0].found)
     if len(walked) > FILES_MAX:
         found.notes.append(f"more than {FILES_MAX} files: the others were not looked into")
+
+
+def _unreadable(path: Path, detail: str) -> Misconfigured:
+    problem = Problem(str(path), "", "cannot be read", "a model file or a folder")
+    return Misconfigured(Code.LOAD_FAILED, (problem,), detail=detail)
 
 
 def _files_below(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Guard
@@ -17,7 +17,8 @@ from forwardpass.steps.kind import FILE
 from forwardpass.steps.options import Wrong
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Seen:
     """``count`` is how often the guard's check fired in a value; ``text`` what is left of it where that is masked."""
 
     count: int
