@@ -77,6 +77,7 @@ bench: examples ## what the server adds to the model, and the steps to their lib
 	$(BIN)/python bench/overhead.py
 	$(BIN)/python bench/steps.py
 	$(BIN)/python bench/protocols.py
+	$(BIN)/python bench/overload.py
 
 services: ## programs that pip cannot install
 	@missing=""; for name in $(SERVICES); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \

@@ -14,6 +14,7 @@ from forwardpass.admit.rules import QuotaRule
 from forwardpass.cli import main as command_line
 from forwardpass.core import pipeline
 from forwardpass.engines.discover import engine_kind, engine_names
+from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.route_table import ROUTES
 from forwardpass.ingress.routes import Route
 from forwardpass.observe.metrics import TABLE
@@ -86,10 +87,18 @@ def _settings() -> Iterator[str]:
             for each in fields(kind)
         )
         yield _table(("key", "default", "allowed", "what it is"), rows)
+        if section == "limits":
+            yield "Fixed, and no settings: " + ", ".join(_fixed_limits()) + ".\n"
     yield "### `[[quotas]]`\n"
     yield "Rows of a `server.toml` alone. " + " ".join((QuotaRule.__doc__ or "").split()) + "\n"
     said = dict(_MEMBER.findall(inspect.getsource(QuotaRule)))
     yield _table(("key", "what it is"), ((_code(each.name), said.get(each.name, "")) for each in fields(QuotaRule)))
+
+
+def _fixed_limits() -> Iterator[str]:
+    """Those of HTTP that no setting names."""
+    named = {option.name for option in fields(SECTIONS["limits"])} | {"hosts"}
+    return (f"{_code(each.name)} {each.default}" for each in fields(HttpLimits) if each.name not in named)
 
 
 def _bounds(metadata: Any) -> str:

@@ -19,16 +19,16 @@ def guarded(*guards: Guard) -> Pipeline:
 
 def test_what_a_guard_masks_no_step_sees() -> None:
     with guarded(Guard("private", "input", "mask", pii=("email",))) as pipeline:
-        assert pipeline.predict(text="to joe@example.com").outputs["shout"] == "TO [EMAIL]"
+        assert pipeline.predict({"text": "to joe@example.com"}).outputs["shout"] == "TO [EMAIL]"
 
 
 def test_what_a_guard_blocks_has_no_answer() -> None:
     with guarded(Guard("no", "input", deny=("x",))) as pipeline, pytest.raises(RequestError, match='"no" blocks'):
-        pipeline.predict(text="x")
+        pipeline.predict({"text": "x"})
 
 
 def test_a_saved_pipeline_has_its_guards(tmp_path: Path) -> None:
     with guarded(Guard("private", "output", "mask", pii=("card",))) as pipeline:
         pipeline.save(tmp_path / "1")
     with Pipeline.open(tmp_path / "1", trusted=True) as opened:
-        assert opened.predict(text="4242424242424242").outputs["shout"] == "[card]"
+        assert opened.predict({"text": "4242424242424242"}).outputs["shout"] == "[card]"

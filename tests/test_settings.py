@@ -51,3 +51,10 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured) as refusal:
         read(file, {"run.threads": "many"})
     assert [problem.key for problem in refusal.value.problems] == ["extra", "data.prot", "data.port", "run.threads"]
+
+
+def test_the_room_for_bodies_holds_the_largest_twice() -> None:
+    with pytest.raises(Misconfigured) as refusal:
+        read(None, {"limits.body_bytes_max": 4096, "limits.bytes_in_flight_max": 8191})
+    assert [problem.key for problem in refusal.value.problems] == ["limits.bytes_in_flight_max"]
+    assert read(None, {"limits.body_bytes_max": 4096, "limits.bytes_in_flight_max": 8192}).limits.body_bytes_max == 4096

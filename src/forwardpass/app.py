@@ -50,7 +50,7 @@ PRODUCT_VERSION = "0.1.0"
 UNLOAD_LIMIT_S = 30.0
 READY_LOOK_S = 0.1
 ADMIN_GRACE_S = 1.0  # for what the operator still asks when all else has ended
-FILES_BESIDE = 704  # descriptors beside the data plane's connections: models, workers, the admin plane with its refusals
+FILES_BESIDE = 704  # descriptors beside the data plane's connections: models, workers, the admin plane's
 GC_THRESHOLDS = (5_000, 20, 50)
 _log = logging.getLogger("forwardpass.app")
 

@@ -117,7 +117,9 @@ class Run:
     drain_s: float = _option(30.0, "after SIGTERM: time for running requests to finish", low=0, high=600)
     receipts_kept: int = _option(10_000, "receipts that can be looked up", low=0, high=1_000_000)
     log: str = _option("json", "format of the log on standard error: json | text")
-    redis: str = _option("", "redis://HOST:PORT/NUMBER that servers share the accounts of their quotas in; empty: each its own")
+    redis: str = _option(
+        "", "redis://HOST:PORT/NUMBER that servers share the accounts of their quotas in; empty: each its own"
+    )
 
 
 @dataclass(frozen=True, slots=True)

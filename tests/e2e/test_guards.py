@@ -231,6 +231,14 @@ def test_a_judge_blocks_the_rows_that_it_finds_so_and_no_others(server: Server) 
     assert reply["results"][1]["error"]["code"] == "guard_blocked"
 
 
+def test_rows_that_a_judge_blocks_all_are_told_one_by_one(server: Server) -> None:
+    long = "a text that is much longer than that"
+    for reply in (rows(server, "asks-in", long, long), server.infer("asks-in", "text", "BYTES", [2], [long, long])):
+        assert (reply.status, reply.code) == (422, "guard_blocked")
+    body = json.dumps({"instances": [long, long]}).encode()
+    assert server.call("POST", "/v1/models/asks-in:predict", body).code == "guard_blocked"
+
+
 def test_a_judge_of_outputs_sees_what_comes_out(server: Server) -> None:
     reply = rows(server, "asks-out", "short", "s")
     assert (reply.status, reply.code) == (422, "guard_blocked")  # both end in "written by bot@example.org"

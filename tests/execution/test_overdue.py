@@ -15,7 +15,7 @@ from forwardpass.batching.batcher import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed
-from forwardpass.core.pipeline import Pipeline, Step, Version
+from forwardpass.core.pipeline import Pipeline, Sequences, Step, Version
 from forwardpass.execution import sent
 from forwardpass.execution.board import ITEMS_MAX, Board, Marks
 from forwardpass.execution.local import LocalWorker
@@ -69,9 +69,9 @@ async def made(tmp_path: Path) -> AsyncIterator[WorkerProcess]:
 
 
 @asynccontextmanager
-async def worker(folder: Path) -> AsyncIterator[WorkerProcess]:
+async def worker(folder: Path, sequence: Sequences | None = None) -> AsyncIterator[WorkerProcess]:
     (folder / "steps.py").write_text(CODE)
-    version = Version("p", 1, "0" * 64, str(folder), Pipeline((MODEL,)), trusted=True)
+    version = Version("p", 1, "0" * 64, str(folder), Pipeline((MODEL,), sequence=sequence), trusted=True)
     made = WorkerProcess(version, 0, threads=1, clock=monotonic_s)
     running = asyncio.create_task(made.run())
     try:
@@ -181,6 +181,18 @@ async def test_a_batch_that_somebody_waits_for_may_run(made: WorkerProcess, monk
     assert value(await ask(made, left, stays), 1) == 0.9
     assert made.deaths == 0
     assert left.ticket.ended.exception() is not None
+
+
+async def test_where_sequences_are_kept_nobody_loses_them_for_what_another_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sent, "ABANDONED_S", 0.0)
+    monkeypatch.setattr(sent, "ABANDONED_LOADS", 0.0)
+    async with worker(tmp_path, Sequences()) as made:
+        left = item(0.9)
+        left.ticket.ended.cancel()
+        await made.submit([left])
+        assert made.deaths == 0
 
 
 async def test_workers_that_were_ended_for_nobody_do_not_degrade_the_version(

@@ -132,6 +132,7 @@ def table(groups: dict[str, Group]) -> Iterator[str]:
 def missing(found: list[Case]) -> list[str]:
     """Rows of the catalogue that no case names."""
     named = frozenset[str]().union(*(case.rows for case in found))
+    named |= {line.split(" ")[0] for line in LATER}
     return [f"{letter}{row}" for letter, rows in ROWS.items() for row in rows if f"{letter}{row}" not in named]
 
 

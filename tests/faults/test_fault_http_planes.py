@@ -1,6 +1,7 @@
 """Bytes that are no request, against each plane of a real server (FAULTS 3.1 H), and what each costs when it is repeated."""
 
 import gzip
+import resource
 import socket
 import struct
 import time
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 from tests import fixtures_onnx
 from tests.ingress.test_http_rules import REFUSED
@@ -260,6 +262,30 @@ def test_h13_a_name_rebound_to_this_machine_reaches_no_operator(running: Server)
 
 
 PART = b'--b\r\nContent-Disposition: form-data; name="x%d"\r\n\r\n1\r\n'
+
+
+@pytest.mark.alone
+def test_without_descriptors_it_waits_and_goes_on_when_there_are_some(plane: Plane) -> None:
+    assert plane.answers()
+    pid = plane.server.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.prlimit, pid, resource.RLIMIT_NOFILE, before)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(pid), before[1]))
+        waiting = [stack.enter_context(plane.connect()) for _ in range(8)]
+        began_s = psutil.Process(pid).cpu_times().user
+        time.sleep(1.5)
+        assert psutil.Process(pid).cpu_times().user - began_s < 0.5, "it tries again and again"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        waiting[-1].sendall(get(plane.read, b"Connection: close"))
+        assert everything(waiting[-1]).startswith(b"HTTP/1.1 200 ")
+
+
+def descriptors(pid: int) -> int:
+    """One more than the highest that is open."""
+    return 1 + max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
+
+
 MULTIPART = {
     "10,000 parts": (b"b", b"".join(PART % n for n in range(10_000)) + b"--b--"),
     "a boundary of 10 KB": (b"b" * 10_000, b"--" + b"b" * 10_000 + b"--"),

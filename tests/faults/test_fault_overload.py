@@ -64,19 +64,19 @@ def loaded(load: Load, request: pytest.FixtureRequest) -> Loaded:
     return Loaded(load, times, came, before, watch.seen)
 
 
-def test_goodput_stays_at_the_peak_however_much_is_offered(loaded: Loaded) -> None:  # V1
+def test_v1_goodput_stays_at_the_peak_however_much_is_offered(loaded: Loaded) -> None:
     came = loaded.came
     assert came.rate(1.0, 4.0) >= (0.9 if loaded.times < 2 else 0.85) * loaded.load.peak, came.codes
     assert came.good.took_s() <= DEADLINE_MS / 1000 + SLACK_S
     assert came.codes.keys() <= {"200", "queue_wait_too_long", "deadline_exceeded"}
 
 
-def test_what_is_refused_is_refused_at_once(loaded: Loaded) -> None:  # V1
+def test_v1_what_is_refused_is_refused_at_once(loaded: Loaded) -> None:
     """Some may be refused later: when what runs takes longer than it did, as on a busy machine."""
     assert loaded.came.refused.took_s(0.9) <= REFUSED_MAX_S
 
 
-def test_under_overload_nothing_grows(loaded: Loaded) -> None:  # V2
+def test_v2_under_overload_nothing_grows(loaded: Loaded) -> None:
     before, seen = loaded.before, loaded.seen
     assert max(each.queue_rows for each in seen) <= loaded.load.peak * DEADLINE_MS / 1000 + 2
     assert max(each.resident_bytes for each in seen) <= before.resident_bytes + 32 * MIB
@@ -84,12 +84,12 @@ def test_under_overload_nothing_grows(loaded: Loaded) -> None:  # V2
     assert max(each.threads for each in seen) <= before.threads + 6  # of asyncio's own pool
 
 
-def test_under_overload_the_operator_is_answered_at_once(loaded: Loaded) -> None:  # V3
+def test_v3_under_overload_the_operator_is_answered_at_once(loaded: Loaded) -> None:
     assert {status for each in loaded.seen for status in each.statuses} == {200}
     assert max(each.probes_s for each in loaded.seen) <= PROBES_MAX_S
 
 
-def test_under_overload_nothing_is_begun_that_nobody_waits_for(loaded: Loaded) -> None:  # V5
+def test_v5_under_overload_nothing_is_begun_that_nobody_waits_for(loaded: Loaded) -> None:
     assert loaded.load.server.version("slow")["overdue"] == 0
 
 
@@ -98,7 +98,7 @@ def executed_rows(server: Server) -> float:
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("forwardpass_rows_total{"))
 
 
-def test_what_clients_who_left_had_asked_for_is_not_run(load: Load) -> None:  # V5
+def test_v5_what_clients_who_left_had_asked_for_is_not_run(load: Load) -> None:
     server, before = load.server, executed_rows(load.server)
     body = json.dumps({"x": [1300.0, 0.0]}).encode()
     head = f"POST /predict/slow HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -113,7 +113,7 @@ def test_what_clients_who_left_had_asked_for_is_not_run(load: Load) -> None:  # 
     assert server.version("slow")["overdue"] == 0
 
 
-def test_a_hang_that_nobody_waits_for_costs_its_worker_and_no_stranger(load: Load) -> None:
+def test_v5_a_hang_that_nobody_waits_for_costs_its_worker_and_no_stranger(load: Load) -> None:
     server, deaths = load.server, load.server.version("slow")["workers"][0]["deaths"]
 
     def ask(number: int) -> Reply:
@@ -129,7 +129,7 @@ def test_a_hang_that_nobody_waits_for_costs_its_worker_and_no_stranger(load: Loa
     assert (version["workers"][0]["deaths"] - deaths, version["quarantined"]) == (1, 0)
 
 
-def test_after_a_burst_all_is_as_before_although_everybody_tries_three_times(load: Load) -> None:  # V6
+def test_v6_after_a_burst_all_is_as_before_although_everybody_tries_three_times(load: Load) -> None:
     usual = load.stream("usual", 0.5, 0.0, 7.0)
     burst = replace(load.stream("burst", 10.0, 1.0, 3.0), attempts=3)
     came = load.offer(usual, burst).of("usual")
@@ -139,7 +139,7 @@ def test_after_a_burst_all_is_as_before_although_everybody_tries_three_times(loa
     assert after.took_s() <= 4 * SLEEP_MS / 1000 + SLACK_S
 
 
-def test_a_noisy_tenant_costs_another_next_to_nothing(known: tuple[Load, dict[str, str]]) -> None:  # V7
+def test_v7_a_noisy_tenant_costs_another_next_to_nothing(known: tuple[Load, dict[str, str]]) -> None:
     load, keys = known
     idle = load.offer(load.stream("quiet", 0.2, 0.0, 2.0, X_API_Key=keys["quiet"]))
     noisy = load.stream("noisy", 10.0, 0.0, 5.0, X_API_Key=keys["noisy"])
@@ -150,9 +150,9 @@ def test_a_noisy_tenant_costs_another_next_to_nothing(known: tuple[Load, dict[st
     assert came.of("noisy").rate(2.0, 5.0) >= 0.7 * load.peak, "what the other does not want is the noisy one's"
 
 
-def test_critical_work_is_done_and_sheddable_work_is_the_first_to_go(
+def test_v9_critical_work_is_done_and_sheddable_work_is_the_first_to_go(
     known: tuple[Load, dict[str, str]],
-) -> None:  # V9
+) -> None:
     load, keys = known
     streams = [
         load.stream(name, times, 0.0, 4.0, X_API_Key=keys[name])
@@ -219,9 +219,9 @@ def keyed(server: Server, key: str) -> Reply:
     return server.predict("slow", {"x": [1.0, 2.0]}, Idempotency_Key=key)
 
 
-def test_when_memory_runs_short_what_is_kept_goes_first_then_requests_then_loads(
+def test_v11_when_memory_runs_short_what_is_kept_goes_first_then_requests_then_loads(
     injected: tuple[Server, Path],
-) -> None:  # V11
+) -> None:
     server, system = injected
     first = keyed(server, "one")
     assert keyed(server, "one").headers["idempotency-replayed"] == "true"
@@ -242,9 +242,9 @@ def test_when_memory_runs_short_what_is_kept_goes_first_then_requests_then_loads
     assert server.predict("slow", {"x": [1.0, 2.0]}).status == 200
 
 
-def test_a_loop_that_stands_still_is_told_of_and_deadlines_hold_afterwards(
+def test_v13_a_loop_that_stands_still_is_told_of_and_deadlines_hold_afterwards(
     injected: tuple[Server, Path],
-) -> None:  # V13
+) -> None:
     server, _ = injected
     replies: dict[str, Reply] = {}
 

@@ -168,7 +168,9 @@ def test_what_we_accept_is_the_same_requests_to_others(others: dict[str, Other],
     assert_same(others[server], ROWS[name])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_what_we_accept_of_damaged_requests_is_the_same_to_others(
     others: dict[str, Other], data: st.DataObject

@@ -1,7 +1,10 @@
 """Short memory: what is read of the system, and what is done without, in which order."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from forwardpass.core.errors import Code, Failed
@@ -117,3 +120,52 @@ def test_what_the_system_stops_telling_leaves_the_level_as_it_was(tmp_path: Path
     pressure.look()
     (tmp_path / "proc/meminfo").unlink()
     assert pressure.look() is SHRINK
+
+
+FILLING = """
+import sys
+import subprocess
+import sys
+from pathlib import Path
+from forwardpass.observe.pressure import Level, Pressure
+
+Path(sys.argv[1], "cgroup.procs").write_text("0")
+pressure, held, seen = Pressure(0.92), [], []
+while pressure.level < Level.REFUSE_LOADS and len(held) < 200:
+    held.append(b"x" * (4 << 20))
+    seen.append(pressure.look().name)
+held.clear()
+print(*dict.fromkeys(seen), pressure.look().name)
+"""
+
+
+def group_of_200_mib(name: str) -> Path | None:
+    """A control group of the system's own, if it lets us make one."""
+    root = Path("/sys/fs/cgroup")
+    for parent, limit in ((root / "memory", "memory.limit_in_bytes"), (root, "memory.max")):
+        folder = parent / name
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        try:
+            (folder / limit).write_text(str(200 * MIB))
+            return folder
+        except OSError:
+            folder.rmdir()
+    return None
+
+
+def test_in_a_group_of_the_system_levels_rise_and_fall_and_nobody_is_killed(tmp_path: Path) -> None:
+    folder = group_of_200_mib(tmp_path.name)
+    if folder is None:  # not root, or in a container: then at least the machine's own files are understood
+        memory = memory_of(Path("/"))
+        assert memory is not None
+        assert 0 < memory.used < memory.limit <= psutil.virtual_memory().total
+        return
+    try:
+        command = [sys.executable, "-c", FILLING, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    finally:
+        folder.rmdir()
+    assert done.stdout.split() == ["CALM", "SHRINK", "REFUSE_WORK", "REFUSE_LOADS", "CALM"]

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from forwardpass.core.errors import Code, Misconfigured
-from forwardpass.core.pipeline import Guard, Pipeline, Version
+from forwardpass.core.pipeline import Field, Guard, Pipeline, Version
 from forwardpass.execution.kinds import kinds
 from forwardpass.pipeline.definition import parse, to_toml
 from forwardpass.pipeline.guard_policy import read_policy
+from forwardpass.steps.guard.placing import input_guards
 
 PIPELINE = """
 outputs = ["text"]
@@ -139,4 +140,30 @@ def test_a_policy_with_a_mistake_stops_the_server_and_names_it(tmp_path: Path, p
     with pytest.raises(Misconfigured) as refused:
         read_policy(str(tmp_path / "guards.toml"))
     assert refused.value.code is Code.SETTINGS_INVALID
+    assert refused.value.problems[0].key == key
+
+
+TEXT = {"text": Field("text", "BYTES", (), "text")}
+NUMBER = {"x": Field("x", "FP32", (), "tensor")}
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "count"), [("operator.g", TEXT, 1), ("operator.g", NUMBER, 0), ("g", TEXT, 1)]
+)
+def test_the_operators_guards_pass_pipelines_without_text(name: str, known: dict[str, Field], count: int) -> None:
+    definition = Pipeline((), guards=(Guard(name, "input", deny=("a",)),))
+    assert len(input_guards(definition, known, Path("/nowhere"))) == count
+
+
+@pytest.mark.parametrize(
+    ("guard", "known", "key"),
+    [
+        (Guard("operator.g", "input", fields=("txt",), deny=("a",)), TEXT, 'guard "operator.g".fields[0]'),
+        (Guard("g", "input", fields=("x",), deny=("a",)), NUMBER, "guards[0].fields[0]"),
+        (Guard("g", "input", deny=("a",)), NUMBER, "guards[0].fields"),
+    ],
+)
+def test_a_field_that_a_guard_cannot_look_at_stops_the_load(guard: Guard, known: dict[str, Field], key: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        input_guards(Pipeline((), guards=(guard,)), known, Path("/nowhere"))
     assert refused.value.problems[0].key == key

@@ -45,7 +45,7 @@ def streamed(checks: list[Check], text: str, cuts: list[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 10_000), max_size=30))
 @example(text="x" * 70 + "@example.com", cuts=list(range(100)))
 @example(text="1" * 25 + " 4111111111111111", cuts=list(range(60)))
@@ -54,7 +54,7 @@ def test_the_pieces_that_leave_are_the_masked_text_however_it_is_cut(name: str, 
     assert "".join(streamed([CHECKS[name]], text, cuts)) == CHECKS[name].look(text).text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
 def test_cut_into_characters_several_guards_leave_what_they_leave_of_the_whole(text: str) -> None:
     whole = text

@@ -14,6 +14,7 @@ from typing import Self
 BATCHES = 4  # more than a worker ever has at a time
 ITEMS_MAX = 4096  # of one batch; those behind are run though nobody waits
 BYTES = BATCHES * ITEMS_MAX
+_CLEAN = bytes(ITEMS_MAX)
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -41,7 +42,7 @@ class Board:
     def clear(self, batch: int) -> None:
         """A batch of that number is about to be sent: everybody waits for its items."""
         start = _start(batch)
-        self._marks[start : start + ITEMS_MAX] = bytes(ITEMS_MAX)
+        self._marks[start : start + ITEMS_MAX] = _CLEAN
 
     def mark(self, batch: int, item: int) -> None:
         """Nobody waits any more for this item of a batch that was sent and has not been answered."""

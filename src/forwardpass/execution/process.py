@@ -278,7 +278,8 @@ class WorkerProcess:
             last, pulse = pulse, pulse_of(self.pid) if silent_s > STALLED_AFTER_S else ""
             if pulse != last or not pulse:
                 moved_s = now
-            if self.loaded is not None and self._running.abandoned(now, self.loaded.load_s):
+            keeps = self._version.definition.sequence is not None  # then strangers would lose their sequences
+            if self.loaded is not None and not keeps and self._running.abandoned(now, self.loaded.load_s):
                 _log.warning("worker is ended: nobody waits for what it runs", extra=self._event())
                 self._nobodys = True
                 self._end_process(Code.WORKER_HUNG)

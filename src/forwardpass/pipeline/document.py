@@ -28,8 +28,8 @@ from forwardpass.core.pipeline import (
     Workers,
 )
 from forwardpass.core.tensor import DATATYPES, RANK_MAX
-from forwardpass.pipeline.price_section import PRICE
 from forwardpass.pipeline.guards_section import GUARD
+from forwardpass.pipeline.price_section import PRICE
 from forwardpass.pipeline.task_section import TASK
 from forwardpass.pipeline.toml_lines import join
 from forwardpass.pipeline.toml_values import (

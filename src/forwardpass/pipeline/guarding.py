@@ -21,6 +21,7 @@ from forwardpass.core.tensor import ITEM_BYTES, Tensor, byte_offsets, unpack_byt
 from forwardpass.core.timeline import Timeline
 from forwardpass.pipeline import fields
 from forwardpass.pipeline.books import Entry
+from forwardpass.pipeline.joining import joined
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 from forwardpass.steps.guard.checks import blocked
@@ -73,7 +74,10 @@ class Guarding:
         if judged.failures and not signature.batched:
             raise judged.failures[min(judged.failures)]
         if not kept:
-            return Answer(variant.version, signature, {}, request.rows, judged.failures, judged.notes)
+            nothing = {each.name: joined(each, 0, ()) for each in signature.outputs}
+            if request.outputs:
+                nothing = {name: nothing[name] for name in request.outputs if name in nothing}
+            return Answer(variant.version, signature, nothing, request.rows, judged.failures, judged.notes)
         inside = request
         if len(kept) < request.rows:
             picked = [picked_rows(tensor, kept) for tensor in request.columns]

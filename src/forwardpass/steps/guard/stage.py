@@ -28,12 +28,12 @@ def holds_text(field: Field) -> bool:
 def guarded(guard: Guard, known: Mapping[str, Field], *, everywhere: bool = False) -> list[Field]:
     """The fields a guard looks at. Raises Misconfigured for one that is not there, or when there is none.
 
-    ``everywhere``: the guard is not this pipeline's own, and looks at what there is.
+    ``everywhere``: the guard is not this pipeline's own, and there may be none.
     """
     texts = {name: field for name, field in known.items() if holds_text(field)}
     there = f"fields with text here: {', '.join(texts) or 'none'}"
     for place, name in enumerate(guard.fields):
-        if name not in texts and not everywhere:
+        if name not in texts:
             found = f"{describe(known[name])} holds no text" if name in known else f"no field is named {name!r}"
             problem = Problem(FILE, f"fields[{place}]", found, there + did_you_mean(name, texts))
             raise Misconfigured(Code.DEFINITION_INVALID, (problem,))

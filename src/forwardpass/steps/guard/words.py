@@ -20,6 +20,7 @@ from forwardpass.steps.options import Wrong
 
 WORD_CHARACTERS_MAX = 256
 BETWEEN_MAX = 4  # characters between two words of a phrase
+MARKS_MAX = 64
 UNSEEN_MAX = 8  # between two characters of a word in a script without spaces
 _UNSEEN = "\u200b"
 _UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
@@ -117,6 +118,8 @@ def folded(text: str) -> Folded:
     pieces: list[str] = []
     end = 0
     for run in _MARKS.finditer(shape):
+        if run.end() - run.start() > MARKS_MAX:  # no word has so many: it is none, in whatever order
+            continue
         pieces += (plain[end : run.start()], *sorted(plain[run.start() : run.end()], key=unicodedata.combining))
         end = run.end()
     return Folded("".join([*pieces, plain[end:]]), shape)
