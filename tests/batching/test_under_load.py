@@ -49,6 +49,11 @@ def test_several_workers_are_all_kept_at_work(machines: int) -> None:
 
 
 def test_a_batch_that_is_sent_ahead_holds_nothing_that_is_over_when_it_begins() -> None:
+    """Also of work that was let in and then had to wait for more urgent work."""
+    urgent = Client(150.0, 3.0, priority=1, deadline_s=0.3, seed=3)
+    patient = Client(60.0, 3.0, deadline_s=0.1, seed=5)
+    assert overdue(loaded([urgent, patient], preprocess_s=0.01)) == 0
+    assert urgent.share_good() >= 0.99
     client = Client(CAPACITY_PER_S * 3.0, 3.0)
     assert overdue(loaded([client], preprocess_s=0.01)) == 0
     assert client.good(UNLEARNT_S) >= 0.90 * CAPACITY_PER_S * (3.0 - UNLEARNT_S)

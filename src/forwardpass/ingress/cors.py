@@ -29,8 +29,9 @@ TAKEN_PREFIX = "x-stainless-"  # what the libraries of OpenAI and others say of 
 EXPOSED = ", ".join(
     (
         "Content-Encoding", "Idempotency-Replayed", "Inference-Header-Content-Length", "RateLimit", "RateLimit-Policy",
-        "Retry-After", "retry-after-ms", "traceparent", "X-Client-Request-Id", "X-Error-Code", "X-Pipeline",
-        "X-Pipeline-Digest", "X-Pipeline-Version", "X-Request-Id", "X-Sequence-Id", "x-ratelimit-limit-requests",
+        "Retry-After", "retry-after-ms", "traceparent", "X-Client-Request-Id", "X-Error-Code", "X-Guardrails",
+        "X-Pipeline", "X-Pipeline-Digest", "X-Pipeline-Version", "X-Request-Id", "X-Sequence-Id",
+        "x-ratelimit-limit-requests",
         "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens",
         "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-should-retry",
     )
