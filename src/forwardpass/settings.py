@@ -95,7 +95,10 @@ class Limits:
     idempotency_ttl_s: float = _option(3600.0, "how long the answer to an Idempotency-Key is kept", low=1, high=86_400)
     idempotency_bytes_max: int = _option(64 * 1024 * 1024, "kept answers in all", low=64 * 1024, high=2**36)
     memory_share_max: float = _option(
-        0.92, "from this share of the memory on kept answers go, then new requests are refused; 1: never", low=0.5, high=1
+        0.92,
+        "from this share of the memory on kept answers go, then new requests are refused; 1: never",
+        low=0.5,
+        high=1,
     )
 
 

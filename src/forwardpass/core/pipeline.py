@@ -168,7 +168,9 @@ class Guard:
 
     name: str  # letters, digits, ".", "_" and "-"; verdicts, refusals and metrics carry it
     on: Literal["input", "output", "step"]  # input or output; the step guard is one, too
-    mode: GuardMode = "block"  # block: the row fails; mask: what was found is replaced; flag: told; shadow: only in the receipt
+    mode: GuardMode = (
+        "block"  # block: the row fails; mask: what was found is replaced; flag: told; shadow: only in the receipt
+    )
     fields: tuple[str, ...] = ()  # which inputs or outputs; () = every one that holds text
     deny: tuple[str, ...] = ()  # regular expressions (RE2) that must match nothing
     allow: tuple[str, ...] = ()  # regular expressions of which one must match the whole text

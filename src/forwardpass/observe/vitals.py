@@ -39,7 +39,9 @@ class Vitals:
                 share = self.pressure.memory.share if self.pressure.memory else 0.0
                 event = {"pressure": level.name.lower(), "share": round(share, 3)}
                 _log.warning("memory pressure", extra={"event": event})
-            if level >= Level.SHRINK and sum([shrink() for shrink in self.shrinking]):
+            if level >= Level.SHRINK and any(
+                [shrink() for shrink in self.shrinking]
+            ):  # each of them, whatever the others did
                 await asyncio.to_thread(_give_back)
             await asyncio.sleep(LOOK_S)
 
