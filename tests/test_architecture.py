@@ -72,6 +72,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "execution/plan.py": "closes what was loaded, then raises again",
     "fitted/graph.py": "a converter raises what it likes",
     "fitted/original.py": "an estimator raises what it likes for a row that it does not take",
+    "catalogue.py": "a defect in loading one version must not keep the others from being served",
     "rollout/fleet.py": "a defect in one variant must not end the others",
     "engines/onnxruntime.py": "the runtime raises classes of its own, which do not share an ancestor",
     "engines/python.py": "the code of a user raises what it likes",

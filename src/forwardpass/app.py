@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from forwardpass.catalogue import Catalogue, Key, find, latest, log_failure, problems_of
+from forwardpass.catalogue import Catalogue, Key, contained, find, latest, log_failure, problems_of
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
@@ -244,7 +244,7 @@ class App:
         async def load(found: Found) -> None:
             async with room:
                 try:
-                    await self._load(found)
+                    await contained(self._load(found))
                 except Failure as failure:
                     if self._closing.is_set():
                         return

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -67,6 +68,18 @@ def log_failure(found: Found, failure: Failure) -> None:
     for problem in problems_of(found, failure):
         event = {"pipeline": found.pipeline, "version": found.number, "code": failure.code.value}
         _log.error(str(problem), extra={"event": {**event, "detail": failure.detail}})
+
+
+async def contained(load: Awaitable[None]) -> None:
+    """A load, with whatever else than Failure it raises as this version's own load_failed: the others are served."""
+    try:
+        await load
+    except Failure:
+        raise
+    except Exception as error:
+        detail = "".join(traceback.format_exception(error))
+        problem = Problem("", "", "could not be looked into: a defect of the server", "see the log")
+        raise Misconfigured(Code.LOAD_FAILED, (problem,), detail=detail) from error
 
 
 class Catalogue:

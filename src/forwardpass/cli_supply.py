@@ -118,7 +118,7 @@ def _sign(found: "Found", key: Path, store: Path) -> None:
 
 def _tell(found: "Inspection") -> None:
     for name, report in found.reports.items():
-        click.echo(f"{name}: {report.kind}")
+        click.echo(f"{_plain(name)}: {_plain(report.kind)}")
         for fact, value in report.facts.items():
             for line in _lines(value):
                 click.echo(f"    {fact}: {line}")
@@ -127,9 +127,9 @@ def _tell(found: "Inspection") -> None:
         elif report.unfit:
             click.echo(f"    by itself: {_plain(report.unfit)}")
     for version, why in found.refused.items():
-        click.echo(f"{version}: would not be taken in: {_plain(why)}")
+        click.echo(f"{_plain(version)}: would not be taken in: {_plain(why)}")
     for note in found.notes:
-        click.echo(note)
+        click.echo(_plain(note))
     if found.taken_in:
         click.echo("would be taken in")
 

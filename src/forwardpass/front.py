@@ -117,7 +117,11 @@ def edge_of(
     """What holds for every request, whichever way it comes."""
     data, given = settings.data, settings.limits
     return Edge(
-        Origins(frozenset(map(str.encode, data.cors_origins)), frozenset(map(str.encode, limits.hosts))),
+        Origins(
+            frozenset(map(str.encode, data.cors_origins)),
+            frozenset(map(str.encode, limits.hosts)),
+            own_only=data.host in LOOPBACK and identity is None and not limits.hosts,
+        ),
         Rates(Quota(given.requests_per_minute), clock) if given.requests_per_minute else None,
         KeptAnswers(given.idempotency_ttl_s, given.idempotency_bytes_max, clock),
         data.compress_bytes_min,

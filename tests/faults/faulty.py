@@ -31,6 +31,7 @@ GRAPHS = {
 
 PROBE_CODE = """
 import ctypes
+import fcntl
 import os
 import resource
 import socket
@@ -135,6 +136,17 @@ def _send_by_pair(where):
     return str(one.sendto(b"x", where))
 
 
+def _each_call(where):
+    # given nonsense: what is refused is so before any place or descriptor is looked at
+    passed = []
+    for number in map(int, where.split(",")):
+        ctypes.set_errno(0)
+        done = LIBC.syscall(number, -1, -1, -1, -1, -1)
+        if done != -1 or ctypes.get_errno() != 1:
+            passed.append(number)
+    return repr(passed)
+
+
 REACHING = {
     "send": _send,
     "unix-socket": lambda where: str(socket.socket(socket.AF_UNIX).connect(where)),
@@ -154,6 +166,14 @@ REACHING = {
     "mount": lambda where: _called(LIBC.mount(b"none", b"/tmp", b"tmpfs", 0, None)),
     "kernel-ring": lambda where: _called(LIBC.syscall(425, 1, ctypes.create_string_buffer(256))),
     "shared-memory": lambda where: _called(LIBC.shmget(0, 4096, 0o1600)),
+    "own-signal-to-server": lambda where: str(fcntl.fcntl(0, int(where), os.getppid())),
+    "own-ioctl-to-server": lambda where: str(fcntl.ioctl(0, int(where), b"\\0" * 8)),
+    "cut": lambda where: str(os.truncate(where, 0)),
+    "cut-by-opening": lambda where: str(os.open(where, os.O_RDONLY | os.O_TRUNC)),
+    "mode": lambda where: str(os.chmod(where, 0o777)),
+    "owner": lambda where: str(os.chown(where, 0, 0)),
+    "times": lambda where: str(os.utime(where)),
+    "attribute": lambda where: str(os.setxattr(where, "user.left", b"x")),
     "outlive-server": lambda where: _called(LIBC.prctl(1, 0, 0, 0, 0)),
     "link": _link,
     "open-many": _open_many,
@@ -164,6 +184,7 @@ REACHING = {
 }
 ACTS = {
     **REACHING,
+    "each-call": _each_call,
     "threads": _threads,
     "limits": lambda where: repr(resource.getrlimit(getattr(resource, where))),
     "descriptors": lambda where: repr([os.readlink(f"/proc/self/fd/{n}") for n in range(3)]),

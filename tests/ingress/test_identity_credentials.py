@@ -3,7 +3,7 @@
 import pytest
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.ingress.identity.credentials import credential, subject_of
+from forwardpass.ingress.identity.credentials import credential
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,3 @@ def test_two_credentials_are_refused(headers: dict[bytes, bytes]) -> None:
     with pytest.raises(Refused) as refused:
         credential(headers)
     assert refused.value.code is Code.BAD_REQUEST
-
-
-def test_a_subject_is_written_as_rfc_4514_has_it() -> None:
-    """Its section 4: the most specific name first, several in one part with +, special characters escaped."""
-    name = (
-        (("countryName", "GB"),),
-        (("organizationName", "Sue, Grabbit and Runn"),),
-        (("organizationalUnitName", "Sales"), ("commonName", "J. Smith")),
-    )
-    assert subject_of({"subject": name}) == r"OU=Sales+CN=J. Smith,O=Sue\, Grabbit and Runn,C=GB"
-
-
-@pytest.mark.parametrize("certificate", [None, {}, {"subject": ()}])
-def test_no_certificate_names_nobody(certificate: dict[str, object] | None) -> None:
-    assert subject_of(certificate) == ""
-
-
-def test_a_name_cannot_pretend_to_be_two() -> None:
-    assert subject_of({"subject": ((("commonName", "a,O=acme"),),)}) == r"CN=a\,O=acme"

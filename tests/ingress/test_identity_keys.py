@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from forwardpass.ingress.dialect import Call
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.identity.callers import KnownCallers
 from forwardpass.ingress.identity.guesses import ADDRESSES_MAX, PER_SECOND, Guesses
-from forwardpass.ingress.identity.known_keys import KnownKeys
+from forwardpass.ingress.identity.known_keys import LOOKS_MAX, KnownKeys
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.store.keys import FILE, Key, KeyStore, digest_of
 
@@ -120,6 +122,30 @@ def test_a_store_that_goes_away_takes_no_key_with_it(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured):
         keys.look()
     assert keys.caller(SECRET) is not None
+
+
+def test_a_store_that_was_made_anew_is_read(tmp_path: Path) -> None:
+    """Its inode and its count of changes may be those of the one that was deleted."""
+    keys = known(put(tmp_path))
+    (tmp_path / FILE).unlink()
+    with pytest.raises(OSError, match="not there"):
+        keys.look()
+    put(tmp_path, "k2", b"second")
+    keys.look()
+    assert keys.caller(SECRET) is None and keys.caller(b"second") is not None
+
+
+def test_a_change_that_leaves_no_mark_is_seen_after_a_few_looks(tmp_path: Path) -> None:
+    """In SQLite's WAL mode a change stays out of the database's file."""
+    store = put(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        keys = known(store)
+        other.execute("UPDATE keys SET revoked_s = 2.0")
+        other.commit()
+        for _ in range(LOOKS_MAX):
+            keys.look()
+    assert keys.caller(SECRET) is None
 
 
 def test_a_store_without_keys_says_how_to_make_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

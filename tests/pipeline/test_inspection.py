@@ -26,7 +26,7 @@ from tests.pipeline.model_files import (
 
 from forwardpass.core.errors import Misconfigured
 from forwardpass.execution.kinds import kinds
-from forwardpass.pipeline.inspection.files import inspect_file
+from forwardpass.pipeline.inspection.files import damage, inspect_file
 from forwardpass.pipeline.inspection.places import inspect_place
 from forwardpass.pipeline.inspection.reading import Report
 
@@ -63,6 +63,22 @@ def test_the_pickle_inside_a_checkpoint_is_looked_into_without_unpacking(tmp_pat
     report = told(tmp_path, zipped({"archive/data.pkl": pickled(2), "../../outside": b"x"}))
     assert report.facts["pickles"]["archive/data.pkl"]["imports"] == ["posix.system"]
     assert report.facts["names_that_leave"] == ["../../outside"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"cos\nsystem\n(S'id'\ntR.", b"(cos\nsystem\nS'id'\no.", b"(S'id'\nios\nsystem\n.", b"I1\n0cos\nsystem\n."],
+)
+def test_a_pickle_without_a_sign_is_told_by_what_it_imports(tmp_path: Path, content: bytes) -> None:
+    report = told(tmp_path, content)
+    assert (report.kind, report.facts["imports"]) == ("pickle", ["os.system"])
+
+
+@pytest.mark.parametrize(
+    "content", [b"import os\nos.system('x')\n.", b"cat\ndog\negg\nhat\n", b"come\nin\n", b".\n", b"in a.b\nx\n."]
+)
+def test_words_that_begin_like_a_pickle_are_none(tmp_path: Path, content: bytes) -> None:
+    assert told(tmp_path, content).kind == "text"
 
 
 def test_what_joblib_writes_is_a_pickle_also_with_arrays_in_it(tmp_path: Path) -> None:
@@ -120,6 +136,23 @@ def test_a_gguf_file_says_its_architecture_its_types_and_that_it_has_a_template(
     assert len(facts["chat_template_sha256"]) == 64
 
 
+def test_a_gguf_file_with_long_texts_nested_arrays_and_new_types_is_whole(tmp_path: Path) -> None:
+    values = [
+        text("tokenizer.huggingface.json") + struct.pack("<I", 8) + text("x" * 1_000_000),
+        text("nested")
+        + struct.pack("<IIQ", 9, 9, 2)
+        + struct.pack("<IQ", 8, 1)
+        + text("a")
+        + struct.pack("<IQB", 0, 1, 7),
+        text("general.name") + struct.pack("<I", 8) + text("after"),
+    ]
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, len(values)) + b"".join(values)
+    head += text("weights") + struct.pack("<IQIQ", 1, 33, 99, 0)
+    report = told(tmp_path, head + bytes(-len(head) % 32) + bytes(64))
+    assert report.problem == ""
+    assert (report.facts["name"], report.facts["tensor_types"]) == ("after", {"unknown type 99": 1})
+
+
 HEAD = b"GGUF" + struct.pack("<I", 3)
 BAD_GGUF = {
     "cut": (gguf(cut=1), "cut short"),
@@ -132,9 +165,15 @@ BAD_GGUF = {
     "huge n_kv": (HEAD + struct.pack("<QQ", 1, 2**63), "keys"),
     "huge n_tensors": (HEAD + struct.pack("<QQ", 2**63, 0), "tensors"),
     "string longer than the file": (HEAD + struct.pack("<QQQ", 0, 1, 1000) + b"x", "cut short"),
-    "string of 2^63": (HEAD + struct.pack("<QQQ", 0, 1, 2**63), "a text of"),
+    "string of 2^63": (HEAD + struct.pack("<QQQ", 0, 1, 2**63), "a name of"),
+    "value of 2^63": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IQ", 8, 2**63), "cut short"),
+    "name of a tensor": (HEAD + struct.pack("<QQ", 1, 0) + text("n" * 257), "a name of 257 bytes"),
     "array of 2^62": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**62), "arrays of more"),
-    "array of arrays": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 9, 1), "unknown type 9"),
+    "deep arrays": (
+        HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 1000,
+        "levels deep",
+    ),
+    "unknown value": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<I", 99), "unknown type 99"),
     "key twice": (HEAD + struct.pack("<QQ", 0, 2) + 2 * (text("a") + struct.pack("<II", 4, 1)), "twice"),
 }
 
@@ -202,6 +241,25 @@ def test_d19_weights_beside_an_openvino_file_must_be_a_file_that_is_long_enough(
     assert "missing" in told(tmp_path, openvino(16), "model.xml").problem
 
 
+def test_a_zip_whose_entries_lie_over_each_other_is_refused(tmp_path: Path) -> None:
+    content = zipped({"a.pkl": pickled(), "b.pkl": pickled()})
+    second = content.index(b"PK\x01\x02", content.index(b"PK\x01\x02") + 1)
+    over = content[: second + 42] + bytes(4) + content[second + 46 :]  # where its local header is
+    assert "lies over another" in told(tmp_path, over).problem
+
+
+def test_of_many_pickles_in_a_zip_the_first_are_looked_into(tmp_path: Path) -> None:
+    facts = told(tmp_path, zipped({f"{number}.pkl": b"N." for number in range(130)})).facts
+    assert (len(facts["pickles"]), facts["pickles_not_looked_into"]) == (100, 30)
+
+
+def test_what_a_name_promises_is_read_by_that_reader_only(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(pickled())
+    assert damage(tmp_path / "model.gguf") == "not what its name says: pickle"
+    (tmp_path / "model.safetensors").write_bytes(gguf())
+    assert damage(tmp_path / "model.safetensors") == "not what its name says: gguf"
+
+
 def test_a_zip_that_names_an_entry_twice_is_refused(tmp_path: Path) -> None:
     assert "twice" in told(tmp_path, zipped({"a.bin": b"1", "b.bin": b"2"}).replace(b"b.bin", b"a.bin")).problem
 
@@ -254,7 +312,26 @@ def test_a_folder_is_every_file_and_whether_each_version_would_be_taken_in(tmp_p
     assert (found.versions, list(found.refused)) == (["good version 1"], ["bad version 1"])
     assert found.reports["bad/1/weights.pkl"].kind == "pickle"
     assert not found.taken_in
-    assert json.loads(json.dumps(found.plain()))["taken_in"] is False
+    plain = json.loads(json.dumps(found.plain()))
+    assert (plain["taken_in"], "runs code" in plain["files"]["bad/1/weights.pkl"]["unfit"]) == (False, True)
+
+
+def test_what_there_was_no_time_for_is_said_and_not_said_to_be_taken_in(tmp_path: Path) -> None:
+    version(tmp_path / "good" / "1")
+    ticks = iter([0.0, *[1000.0] * 100])
+    found = inspect_place(tmp_path, kinds(), lambda: next(ticks))
+    assert not found.taken_in
+    assert "not looked into: the 120 s" in found.reports["good/1/model.onnx"].problem
+    assert "not looked into: the 120 s" in found.refused["good version 1"]
+
+
+def test_the_signature_of_a_model_file_is_no_file_of_its_folder(tmp_path: Path) -> None:
+    version(tmp_path / "good" / "1")
+    (tmp_path / "good" / "1" / "model.onnx.sig").symlink_to("/etc/passwd")
+    assert "a symbolic link" in inspect_place(tmp_path, kinds()).refused["good version 1"]
+    (tmp_path / "good" / "1" / "model.onnx.sig").unlink()
+    (tmp_path / "good" / "1" / "model.onnx.sig").write_text("{}")
+    assert inspect_place(tmp_path, kinds()).taken_in
 
 
 def test_a_model_that_no_engine_can_run_is_held_against_its_own_version_only(tmp_path: Path) -> None:

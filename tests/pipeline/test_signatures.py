@@ -3,7 +3,10 @@
 import base64
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +161,12 @@ def test_a_flipped_bit_of_a_signature_is_refused(version: Path, key: Path, take:
     assert "damaged" in refusal(take, version, key)
 
 
+def changed(data: bytes, value: str, field: str = "signature") -> bytes:
+    claims = json.loads(data)
+    claims["signatures"][0][field] = value
+    return json.dumps(claims).encode()
+
+
 BAD_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut": (lambda data: data[:-40], "cut short, or no JSON"),
     "empty": (lambda data: b"", "cut short, or no JSON"),
@@ -170,6 +179,9 @@ BAD_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "true for a number": (lambda data: data.replace(b'"version": 1', b'"version": true'), "exactly"),
     "an endless number": (lambda data: data.replace(b'"version": 1', b'"version": ' + b"9" * 4000), "exactly"),
     "another algorithm": (lambda data: data.replace(b"ed25519", b"none"), 'algorithm "none"'),
+    "letters": (lambda data: changed(data, "\u00e9\u00e9"), "damaged"),
+    "half a letter": (lambda data: changed(data, "\ud800"), "damaged"),
+    "half a letter for a key": (lambda data: changed(data, "\ud800", "key"), "does not name"),
     "no base64": (lambda data: data.replace(b'"signature": "', b'"signature": "!'), "damaged"),
 }
 
@@ -204,6 +216,50 @@ def test_a_bare_model_file_is_signed_beside_it(model_folder: Path, key: Path, ta
     elsewhere = file.rename(tmp_path / "elsewhere.sig")
     file.symlink_to(elsewhere)
     assert "a symbolic link" in refusal(take, model, key)
+
+
+def test_signing_a_model_file_leaves_the_signature_of_its_folder_whole(
+    version: Path, key: Path, take: TakeIn, tmp_path: Path
+) -> None:
+    signed(version, key, tmp_path / "data")
+    signed(version / "model.onnx", key, tmp_path / "data", into="model.onnx.sig")
+    taken = take(version, key)
+    assert len(taken.signers) == 1
+    assert not list(Path(taken.folder).glob("*.sig"))
+    (version / "other.onnx.sig").write_text("of no model here: a file like any other")
+    assert "they have changed since" in refusal(take, version, key)
+
+
+def test_no_more_signatures_are_written_than_are_read(key: Path, tmp_path: Path) -> None:
+    made = sign(Statement("reviews", 2, "b" * 64), key)
+    others = [replace(made, key=f"{number:032x}") for number in range(31)]
+    assert len(decode(encode(joined(others, made)), "")) == 32
+    with pytest.raises(Misconfigured, match="33 signatures"):
+        joined([*others, replace(made, key="f" * 32)], made)
+    with pytest.raises(Misconfigured, match="65536 bytes"):
+        joined([replace(made, key="f" * 70_000)], made)
+
+
+@pytest.mark.parametrize("name", [".", "/", "x" * 300, "x" * 253, "no/such/folder", "..", "there/"])
+def test_a_new_key_that_cannot_be_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misconfigured):
+        new_key(Path(name))
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_key_that_cannot_be_written_whole_is_not_left_in_part(tmp_path: Path) -> None:
+    script = (
+        "import resource, pathlib\nfrom forwardpass.core.errors import Misconfigured\n"
+        "from forwardpass.pipeline.signatures import new_key\nresource.setrlimit(resource.RLIMIT_FSIZE, (115, 115))\n"
+        f"try:\n    new_key(pathlib.Path({str(tmp_path / 'key.pem')!r}))\nexcept Misconfigured as failure:\n    print(failure)"
+    )
+    done = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_signature_of_several_is_kept_and_an_old_one_is_not(key: Path, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The store of keys: what it keeps, what it never keeps, and what becomes of it in other hands."""
 
 import hashlib
+import os
 import re
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -94,6 +96,53 @@ def test_every_change_leaves_another_mark(tmp_path: Path) -> None:
     assert len(set(marks)) == 4
     store.listed()
     assert store.mark() == marks[-1]
+
+
+def test_an_expired_key_that_has_a_subject_is_named(tmp_path: Path) -> None:
+    KeyStore(tmp_path).add(key(subject="CN=a", expires_s=5.0))
+    with pytest.raises(Misconfigured, match="k1 has it, though it has expired; forwardpass keys revoke k1 first"):
+        KeyStore(tmp_path).add(key("k2", subject="CN=a", created_s=9.0))
+
+
+def _a_folder(place: Path) -> None:
+    place.mkdir()
+
+
+def _a_link(place: Path) -> None:
+    KeyStore(place.parent / "other").add(key())
+    place.symlink_to(place.parent / "other" / FILE)
+
+
+def _for_others_to_write(place: Path) -> None:
+    KeyStore(place.parent).add(key())
+    place.chmod(0o666)
+
+
+def _of_somebody_else(place: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    KeyStore(place.parent).add(key())
+    os.chown(place, 12345, -1)
+
+
+ODD: list[Callable[[Path], None]] = [_a_folder, _a_link, os.mkfifo, _for_others_to_write, _of_somebody_else]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd.__name__))
+def test_a_store_that_others_could_have_written_is_not_believed(tmp_path: Path, odd: Callable[[Path], None]) -> None:
+    odd(tmp_path / FILE)
+    store = KeyStore(tmp_path)
+    for use in (store.listed, store.mark, lambda: store.add(key("k2")), lambda: store.revoke("k1", 2.0)):
+        with pytest.raises(Misconfigured, match=f"{FILE}.*is of user .*this is user") as refused:
+            use()
+        assert refused.value.code is Code.STORE_LOCKED
+
+
+def test_a_store_below_what_is_no_folder_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Misconfigured, match=FILE) as refused:
+        KeyStore(tmp_path / "file").listed()
+    assert refused.value.code is Code.STORE_LOCKED
 
 
 def test_a_store_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:

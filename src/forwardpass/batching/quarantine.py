@@ -1,20 +1,26 @@
-"""Inputs that killed a worker twice: refused for a time, by digest, before they can do it again."""
+"""Inputs that killed a worker twice: refused for a time, by digest, before they can do it again.
+
+With those that may have: of a batch that ran for ever nobody knows which of its members did. Each of them runs by itself
+when it comes again; one that is lost then is the one to blame, one that is answered is cleared.
+"""
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 from forwardpass.batching.ticket import Item
-from forwardpass.core.clock import Clock
+from forwardpass.core.clock import Clock, random_bytes
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.tensor import Buffer
 
 ENTRIES_MAX = 10_000
+_KEY = random_bytes(32)  # so that a digest in a log tells nobody what was sent, not even of a yes or a no
 
 
 def digest(columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> bytes:
-    """sha256 over what the worker would see, lengths framed so that no two inputs share one."""
-    hashed = hashlib.sha256(rows.to_bytes(8, "little"))
+    """sha256 over what the worker would see, lengths framed so that no two inputs share one; with a key of this process."""
+    hashed = hashlib.sha256(_KEY + rows.to_bytes(8, "little"))
     for column, shape in zip(columns, shapes, strict=True):
         hashed.update(repr((len(column), shape)).encode())
         hashed.update(column)
@@ -22,23 +28,42 @@ def digest(columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: i
 
 
 class Quarantine:
-    """Bounded in entries and time; ``check`` costs nothing while it is empty."""
+    """Bounded in entries and time; ``check`` and ``look`` cost nothing while it is empty. Its length is what is refused."""
 
     def __init__(self, period_s: float, clock: Clock) -> None:
         self._period_s = period_s
         self._clock = clock
         self._until: OrderedDict[bytes, float] = OrderedDict()
+        self._suspects: OrderedDict[bytes, float] = OrderedDict()
+        self._ids = count(1)
 
     def __len__(self) -> int:
         self._expire()
         return len(self._until)
 
     def add(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
-        key = digest(columns, shapes, rows)
-        self._until[key] = self._clock() + self._period_s
-        self._until.move_to_end(key)
-        if len(self._until) > ENTRIES_MAX:
-            self._until.popitem(last=False)
+        self._keep(self._until, digest(columns, shapes, rows))
+
+    def suspect(self, digests: Iterable[bytes]) -> None:
+        """Of the members of a batch that was ended for nobody: one of them may never end."""
+        for each in digests:
+            self._keep(self._suspects, each)
+
+    def clear(self, item: Item) -> None:
+        """It was answered."""
+        self._suspects.pop(digest(item.columns, item.shapes, item.rows), None)
+
+    def look(self, item: Item) -> None:
+        """Before it queues. Raises Refused quarantined for an input that is in; one that is suspect is marked so."""
+        self._expire()
+        if not self._until and not self._suspects:
+            return
+        key = digest(item.columns, item.shapes, item.rows)
+        if key in self._until:
+            raise _refusal()
+        if key in self._suspects:
+            item.suspect = True
+            item.key = ("suspect", next(self._ids))
 
     def check(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
         """Raises Refused quarantined for an input that is in."""
@@ -55,11 +80,18 @@ class Quarantine:
 
     def _expire(self) -> None:
         """All stay equally long, so whoever is over is in front."""
-        if not self._until:
+        if not self._until and not self._suspects:
             return
         now = self._clock()
-        while self._until and next(iter(self._until.values())) <= now:
-            self._until.popitem(last=False)
+        for kept in (self._until, self._suspects):
+            while kept and next(iter(kept.values())) <= now:
+                kept.popitem(last=False)
+
+    def _keep(self, kept: "OrderedDict[bytes, float]", key: bytes) -> None:
+        kept[key] = self._clock() + self._period_s
+        kept.move_to_end(key)
+        if len(kept) > ENTRIES_MAX:
+            kept.popitem(last=False)
 
 
 def _same(item: Item, other: Item) -> bool:

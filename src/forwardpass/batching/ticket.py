@@ -108,6 +108,8 @@ class Item(msgspec.Struct, eq=False):
     result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
     held: Held | None = None
     left_s: float = math.inf  # when its worker was told that nobody waits for it any more
+    sent: tuple[int, int] = (0, 0)  # as what: the number of the batch, and its place there
+    suspect: bool = False  # its input was in a batch that was ended for nobody: it runs by itself, for as long as a batch may
 
     @property
     def waiting(self) -> bool:

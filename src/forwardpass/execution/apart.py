@@ -6,10 +6,12 @@ take, so that a slow failure of many rows does not become the death of the worke
 """
 
 import traceback
+from collections.abc import Callable
+from functools import partial
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.execution.overdue import LATE, Overdue
+from forwardpass.execution.overdue import Overdue, late
 from forwardpass.execution.plan import Plan
 from forwardpass.execution.replies import Reply, joined_rows, merged, per_item, reply_of, too_large
 from forwardpass.execution.states import Staged
@@ -25,7 +27,7 @@ def reply_apart(
 ) -> Reply:
     """The reply of a batch that ended with ``error``; without columns there is nothing to run, and it stands.
 
-    An item that is overdue when its turn comes is not run again.
+    An item that is overdue when its turn comes, or a row's of it, is not run again.
     """
     failure, count = failure_of(error), len(staged.run.rows)
     until = monotonic_s() + ROWS_SHARE * plan.definition.workers.batch_limit_s
@@ -34,13 +36,13 @@ def reply_apart(
     replies: list[Reply | Failure] = []
     overdue = overdue or Overdue()
     for item, (rows, own) in enumerate(per_item(columns, staged.run, plan.padding)):
-        if item in overdue.items(staged.run, monotonic_s()):
-            replies.append(LATE)
+        over = partial(_over, overdue, staged.run, item)
+        if over():
+            replies.append(late())
             continue
         reply = _item(plan, staged, own, item) if count > 1 else failure
         if isinstance(reply, Failure) and plan.independent and rows > 1 and reply.code is not Code.OUTPUT_TOO_LARGE:
-            own_until = min([until, *staged.run.until[item : item + 1]])
-            reply = _rows(plan, own, rows, reply, own_until)
+            reply = _rows(plan, own, rows, reply, until, over)
         replies.append(reply)
     return merged(replies, plan.signature.outputs)
 
@@ -63,10 +65,18 @@ def _item(plan: Plan, staged: Staged, columns: dict[str, Column], item: int) -> 
     return reply
 
 
-def _rows(plan: Plan, columns: dict[str, Column], rows: int, failure: Failure, until: float) -> Reply | Failure:
-    """Each by itself; never of a sequence, as an item of one has a single row."""
+def _over(overdue: Overdue, run: Run, item: int) -> bool:
+    return item in overdue.items(run, monotonic_s())
+
+
+def _rows(
+    plan: Plan, columns: dict[str, Column], rows: int, failure: Failure, until: float, over: Callable[[], bool]
+) -> Reply | Failure:
+    """Each by itself, unless nobody waits; never of a sequence, as an item of one has a single row."""
     replies: list[Reply | Failure] = []
     for row in range(rows):
+        if over():
+            return late()
         own = {name: column[row : row + 1] for name, column in columns.items()}
         replies.append(_run(plan, Batch(own, 1, [0]), 1) if monotonic_s() < until else failure)
     joined = joined_rows(replies, plan.signature.outputs)

@@ -44,10 +44,12 @@ class Board:
         start = _start(batch)
         self._marks[start : start + ITEMS_MAX] = _CLEAN
 
-    def mark(self, batch: int, item: int) -> None:
-        """Nobody waits any more for this item of a batch that was sent and has not been answered."""
-        if item < ITEMS_MAX:
-            self._marks[_start(batch) + item] = 1
+    def mark(self, batch: int, item: int) -> bool:
+        """Nobody waits any more for this item of a batch that was sent and has not been answered; False without a place."""
+        if item >= ITEMS_MAX:
+            return False
+        self._marks[_start(batch) + item] = 1
+        return True
 
 
 class Marks:

@@ -1,10 +1,11 @@
 """The box around a worker, put on by itself before it touches a model or a request (FAULTS R6).
 
-no_new_privs, no capabilities, death with the parent, limits on memory, files and core dumps, and Landlock where the
-kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody outside; what
-Landlock does not know is refused by a filter of system calls. Not covered, and a matter for a container's limits: a
-worker can use every core, can move others of its user to other cores, can read the command lines of other processes
-(so no secret stands on one), and can fill memory files, which RLIMIT_AS does not count: each as large as its limit.
+no_new_privs, no capabilities, death with the parent, limits on memory, files, threads and core dumps, and Landlock
+where the kernel has it: read the libraries and the version's folder, write nothing, connect nowhere, signal nobody
+outside; what Landlock does not know is refused by a filter of system calls. Not covered, and a matter for a container's
+limits: a worker can use every core, can move others of its user to other cores, can read the command lines of other
+processes (so no secret stands on one), can see of any path whether it is there, its size and times (``stat``), can fill
+memory files, which RLIMIT_AS does not count (each as large as its limit), and as root can make threads without number.
 Sources: prctl(2), capabilities(7), landlock(7).
 """
 
@@ -30,6 +31,8 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ALL_TCP = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 _CAPABILITY_VERSION_3 = 0x20080522
+THREADS_MAX = 8192
+"""Of all processes of the worker's user together, as the kernel counts them; it does not count those of root."""
 _SYSTEM_PATHS = (
     "/usr",
     "/lib",
@@ -54,15 +57,29 @@ def close_box(readable: Sequence[str], *, memory_max_bytes: int, parent: int) ->
     libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    _limit_threads()
     resource.setrlimit(resource.RLIMIT_AS, (memory_max_bytes, memory_max_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory_max_bytes, memory_max_bytes))  # of each memory file
     paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry), *readable}
     unfiltered = refuse_calls(libc)
-    return [*unfiltered, *_landlock(libc, sorted(paths), sockets=bool(unfiltered))]
+    return [*unfiltered, *_landlock(libc, sorted(paths), alone=bool(unfiltered))]
 
 
-def _landlock(libc: ctypes.CDLL, readable: Sequence[str], *, sockets: bool) -> list[str]:
-    """``sockets``: nothing else refuses them."""
+def lacking(abi: int) -> list[str]:
+    """What a kernel's Landlock of that version does not know, where no filter of system calls stands beside it."""
+    since = {3: "cutting files off", 4: "TCP", 6: "signals and abstract Unix sockets"}
+    return [f"this kernel's Landlock cannot refuse {what}" for version, what in since.items() if abi < version]
+
+
+def _limit_threads() -> None:
+    """Never raised: a lower limit than ours stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    limit = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=THREADS_MAX)
+    resource.setrlimit(resource.RLIMIT_NPROC, (min(limit, THREADS_MAX),) * 2)
+
+
+def _landlock(libc: ctypes.CDLL, readable: Sequence[str], *, alone: bool) -> list[str]:
+    """``alone``: no filter of system calls stands beside it."""
     abi = libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
     if abi < 1:
         return ["this kernel has no Landlock: the worker can read and write what its user can"]
@@ -76,7 +93,7 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str], *, sockets: bool) -> l
     ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         return [f"Landlock refused the ruleset: {os.strerror(ctypes.get_errno())}"]
-    missing: list[str] = []
+    missing = lacking(abi) if alone else []
     try:
         for path in readable:
             _allow(libc, ruleset, path)
@@ -84,8 +101,6 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str], *, sockets: bool) -> l
             missing.append(f"Landlock could not be enforced: {os.strerror(ctypes.get_errno())}")
     finally:
         os.close(ruleset)
-    if abi < 4 and sockets:
-        missing.append("this kernel's Landlock cannot refuse TCP")
     return missing
 
 

@@ -17,7 +17,7 @@ from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
 from forwardpass.execution.apart import reply_apart
 from forwardpass.execution.exchange import outcome_of, run_of
-from forwardpass.execution.overdue import LATE
+from forwardpass.execution.overdue import late
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.process import State
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
@@ -47,7 +47,7 @@ class LocalWorker:
         self.state = State.STARTING
         self.loaded: Loaded | None = None
         self.pid: int | None = None
-        self.deaths = 0
+        self.deaths = self.abandoned = 0
         self.given_up: list[int] = []
         self._version = version
         self._threads = threads
@@ -64,6 +64,11 @@ class LocalWorker:
     def ready(self) -> bool:
         """Whether a batch sent now would run."""
         return self.state is State.READY
+
+    @property
+    def returning(self) -> bool:
+        """It never goes away, so it never comes back."""
+        return False
 
     async def run(self) -> None:
         """Its whole life: ends when cancelled, or when the version cannot be loaded."""
@@ -146,7 +151,7 @@ class LocalWorker:
         """There and back in the wire's own form: so a value has the bytes it would have had from a worker."""
         assert self._plan is not None, "nothing is sent to a worker that has not loaded"
         if not item.live or (item.ticket.deadline <= self._clock() and not item.alone):
-            return Part(0, [], {}, (), LATE)
+            return Part(0, [], {}, (), late())
         try:
             reply = _reply(self._plan, self._states, item)
         except BaseException:  # a border: what would end a process (sys.exit) is the answer of this item

@@ -13,7 +13,10 @@ from forwardpass.execution.replies import Reply
 from forwardpass.execution.wire import PartMeta, Run
 from forwardpass.steps.protocol import Batch
 
-LATE = Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run")
+
+def late() -> Failed:
+    """What an item that is left out fails with: a new one each time, as who raises one gives it their frames to hold."""
+    return Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run")
 
 
 class Overdue:
@@ -37,12 +40,13 @@ class Overdue:
         over = self.items(run, now)
         if over:
             starts = list(accumulate(run.rows, initial=0))
-            batch.leave_out({place for item in over for place in range(starts[item], starts[item + 1])}, LATE)
+            batch.leave_out({place for item in over for place in range(starts[item], starts[item + 1])}, late())
         return over
 
 
 def told(reply: Reply, left_out: Collection[int]) -> Reply:
     """The reply in which these items failed as a whole, and not row by row; it has no outputs of theirs."""
+    why = late()
     for item in left_out:
-        reply.parts[item] = PartMeta(0, [], [], (LATE.code.value, LATE.text, "", ""))
+        reply.parts[item] = PartMeta(0, [], [], (why.code.value, why.text, "", ""))
     return reply

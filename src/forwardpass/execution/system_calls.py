@@ -1,8 +1,9 @@
 """The system calls a boxed worker does without, refused by a filter in the kernel (seccomp; FAULTS R6).
 
 Landlock knows files, TCP and signals; this closes what it does not: other sockets, new processes, other people's
-processes, and the parts of the kernel that only an attacker needs. Threads can still be made. Nothing takes it off.
-Sources: seccomp(2), bpf(4), asm/unistd_64.h, asm-generic/unistd.h.
+processes, owners, modes and times of files, and the parts of the kernel that only an attacker needs; and what an older
+Landlock does not yet know, signals and cutting files off. Threads can still be made. Nothing takes it off.
+Sources: seccomp(2), bpf(4), landlock(7), asm/unistd_64.h, asm-generic/unistd.h, linux/fs.h.
 """
 
 import ctypes
@@ -21,6 +22,12 @@ _X32_BIT = 0x40000000
 _CLONE_THREAD = 0x00010000
 _UNIX, _STREAM, _TYPE_BITS = 1, 1, 0xF
 _PR_SET_PDEATHSIG = 1
+_CUT_OFF = 0o1000  # O_TRUNC: a file that may only be read can be opened with it
+_FCNTL_REFUSED = (8, 10, 15, 1024)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel then signals whomever they name; F_SETLEASE: others wait to open a file."""
+_IOCTL_REFUSED = (0x8901, 0x8902, 0x40086602, 0x40046602, 0x401C5820, 0x40806685)
+"""FIOSETOWN and SIOCSPGRP, as above; FS_IOC_SETFLAGS (two forms), FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY change a
+file that is only open for reading."""
 
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
     # new processes: what a worker starts would outlive it, and there is no other limit on how many
@@ -36,24 +43,33 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "migrate_pages": (256, 238), "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
     "setpriority": (141, 140), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274), "ioprio_set": (251, 30),
+    # owners, modes, times and attributes of every file that the worker's user owns: Landlock has no right for them
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "file_setattr": (469, 469), "utime": (132, None),
+    "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    # the length of files, which Landlock knows from its version 3 on; and who reads which file when
+    "truncate": (76, 45), "creat": (85, None), "inotify_init": (253, None), "inotify_init1": (294, 26),
     # new namespaces and mounts give their maker rights that were taken away
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "chroot": (161, 51), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
-    "move_mount": (429, 429), "open_tree": (428, 428), "mount_setattr": (442, 442),
+    "move_mount": (429, 429), "open_tree": (428, 428), "mount_setattr": (442, 442), "open_tree_attr": (467, 467),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
     # large parts of the kernel that no model needs
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "keyctl": (250, 219),
     "add_key": (248, 217), "request_key": (249, 218), "memfd_secret": (447, 447), "init_module": (175, 105),
     "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
     "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
-    "personality": (135, 92), "fanotify_init": (300, 262),
+    "personality": (135, 92), "fanotify_init": (300, 262), "syslog": (103, 116),
 }  # fmt: skip
 """name -> its number on x86_64 and on aarch64, None where there is no such call."""
 
 _UNKNOWN: dict[str, tuple[int, int]] = {
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "openat2": (437, 437),
 }  # fmt: skip
-"""As if this kernel had none: the C library then makes threads by ``clone``, whose flags a filter can see."""
+"""As if this kernel had none: the C library then uses ``clone`` and ``openat``, whose flags a filter can see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +85,14 @@ class _Machine:
     prlimit: int
     prctl: int
     socketpair: int
+    fcntl: int
+    ioctl: int
+    opens: tuple[tuple[int, int], ...]  # the calls that open by a name, and which argument holds the flags
 
 
 _MACHINES = {
-    "x86_64": _Machine(0xC000003E, 0, 317, 56, 62, 234, 302, 157, 53),
-    "aarch64": _Machine(0xC00000B7, 1, 277, 220, 129, 131, 261, 167, 199),
+    "x86_64": _Machine(0xC000003E, 0, 317, 56, 62, 234, 302, 157, 53, 72, 16, ((2, 1), (257, 2))),
+    "aarch64": _Machine(0xC00000B7, 1, 277, 220, 129, 131, 261, 167, 199, 25, 29, ((56, 2),)),
 }
 
 
@@ -125,6 +144,10 @@ def program(name: str, pid: int) -> Sequence[bytes]:
         _line(_JUMP_EQUAL, _STREAM, 1, 0),
     ]
     lines += _when(machine.socketpair, pair)
+    lines += _when(machine.fcntl, _none_of(1, _FCNTL_REFUSED))
+    lines += _when(machine.ioctl, _none_of(1, _IOCTL_REFUSED))
+    for call, flags in machine.opens:
+        lines += _when(call, [_line(_LOAD_WORD, _argument(flags)), _line(_JUMP_ANY_BIT, _CUT_OFF, 0, 1)])
     return [*lines, _line(_RETURN, _ALLOW)]
 
 
@@ -132,6 +155,13 @@ def _when(number: int, test: Sequence[bytes]) -> list[bytes]:
     """For this call only: ``test``, which falls through to be refused, or jumps one further to be allowed."""
     ends = [_line(_RETURN, _REFUSE | errno.EPERM), _line(_RETURN, _ALLOW)]
     return [_line(_JUMP_EQUAL, number, 0, len(test) + 2), *test, *ends]
+
+
+def _none_of(place: int, values: Sequence[int]) -> list[bytes]:
+    """A test for ``_when``: an argument is none of these."""
+    last = len(values) - 1
+    tests = [_line(_JUMP_EQUAL, value, last - at, 1 if at == last else 0) for at, value in enumerate(values)]
+    return [_line(_LOAD_WORD, _argument(place)), *tests]
 
 
 def _argument(place: int) -> int:

@@ -14,13 +14,14 @@ from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 
 OWN_HOSTS = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
+NOT_REBOUND = OWN_HOSTS | {b""}
 MAX_AGE_S = 600  # how long a browser may remember what a preflight was told
 TAKEN = frozenset(
     (
-        "accept", "authorization", "content-encoding", "content-type", "idempotency-key",
+        "accept", "api-key", "authorization", "content-encoding", "content-type", "idempotency-key",
         "inference-header-content-length", "openai-organization", "openai-project", "traceparent", "tracestate",
         "x-amzn-sagemaker-custom-attributes", "x-amzn-sagemaker-session-id", "x-amzn-sagemaker-target-model",
-        "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms", "x-request-id",
+        "x-api-key", "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms", "x-request-id",
         "x-request-priority", "x-sequence-end", "x-sequence-id", "x-sequence-start",
     )
 )  # fmt: skip
@@ -46,14 +47,21 @@ _PORT = re.compile(rb":[0-9]{1,5}\Z")
 class Origins:
     """``configured`` are whole origins as browsers write them: scheme, host, and the port if it is not the usual one.
 
-    ``hosts`` are names of the server's own besides OWN_HOSTS, in lower case.
+    ``hosts`` are names of the server's own besides OWN_HOSTS, in lower case. ``own_only``: whoever reaches this
+    machine may ask, so a page must not by another name that was rebound to it; its GETs carry no origin.
     """
 
     configured: frozenset[bytes] = frozenset()
     hosts: frozenset[bytes] = frozenset()
+    own_only: bool = False
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raises Refused forbidden for a request from a page of another origin."""
+    def check(self, headers: Mapping[bytes, bytes], peer: str = "") -> None:
+        """Raises Refused forbidden for a request from a page of another origin; with ``own_only`` misdirected for one of
+        another host than OWN_HOSTS, unless it is no browser's: over gRPC or a Unix socket (no ``peer``), or of none."""
+        if self.own_only and peer and b":path" not in headers and host_name(headers.get(b"host", b"")) not in NOT_REBOUND:
+            shown = show(headers[b"host"].decode("latin-1"))
+            text = f"the host {shown} is not this machine's own name; the setting data.hosts names others"
+            raise Refused(Code.MISDIRECTED, text, field="Host")
         origin = headers.get(b"origin")
         if origin is None or origin in self.configured or self._own(origin, headers.get(b"host", b"")):
             return

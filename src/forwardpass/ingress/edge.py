@@ -51,13 +51,13 @@ class Edge:
     async def admit(self, http: HttpRequest, route: Route | None, pipeline: str = "") -> Caller:
         """Who asks, and may: for what no route is for, everybody who is known may; ``pipeline`` is the path's.
 
-        Raises Refused forbidden for a page of a foreign origin and for a caller without the route's scope,
+        Raises Refused misdirected for a host and forbidden for a page of a foreign origin, and forbidden for a caller without the route's scope,
         unauthenticated for one nobody knows, rate_limited for an address that asks too often; and as the caller's quotas
         refuse it (``Admission.enter``). Whoever answers the request ends it by ``http.leave``, also when this raised.
 
         Callers of a Unix socket cannot be told apart; they have no quota.
         """
-        self.origins.check(http.headers)
+        self.origins.check(http.headers, http.peer)
         if self.rates is not None and http.peer and _counts(http, route):
             self.rates.take(http.peer)
         if self.origins.asks(http) if route is None else route.scope == "open":

@@ -19,7 +19,7 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
 from forwardpass.ingress.framing import Head, answer_head, refusal_of
-from forwardpass.ingress.identity.credentials import subject_of
+from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics

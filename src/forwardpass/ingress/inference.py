@@ -56,8 +56,7 @@ class Inference:
         """The encoded answer of a request; ``work`` is how many bytes there are to decode, or count as. Raises the Failure that ended it."""
         try:
             self._refuse_work()
-            variant = self.route(target, caller)
-            allow(caller, "infer", variant.version.pipeline)
+            variant = self.route(target, caller, "infer")
             if admission is not None:
                 await admission.enter(variant.version.pipeline)
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
@@ -87,21 +86,21 @@ class Inference:
         finally:
             variant.exit()
 
-    def route(self, target: Target, caller: Caller = ANONYMOUS) -> Variant:
-        """Raises Refused forbidden for a caller that may not ask it, pipeline_not_found, version_not_found;
+    def route(self, target: Target, caller: Caller = ANONYMOUS, scope: str = "read") -> Variant:
+        """The version that is meant, for a caller that has the scope for it. Raises Refused forbidden for a caller that may not ask it, pipeline_not_found, version_not_found;
         Failed not_ready, also for what may still come."""
         try:
-            pipeline = target.pipeline or self._only(target.tasks, caller)
-            allow(caller, "read", pipeline)  # what a route asks for beyond that, the edge has seen to
+            pipeline = target.pipeline or self._only(target.tasks, caller, scope)
+            allow(caller, scope, pipeline)
             return self.handle.route(pipeline, target.number)
         except Refused:
             if self._starting():
                 raise Failed(Code.NOT_READY, "pipelines are being loaded", retry_after_s=1.0) from None
             raise
 
-    def visible(self, caller: Caller) -> list[Variant]:
+    def visible(self, caller: Caller, scope: str = "read") -> list[Variant]:
         """The versions that are loaded, and that the caller may know of."""
-        return [each for each in self.handle.routes.variants() if caller.may("read", each.version.pipeline)]
+        return [each for each in self.handle.routes.variants() if caller.may(scope, each.version.pipeline)]
 
     def count(self, error: BaseException) -> None:
         """A request ended before any pipeline knew of it."""
@@ -123,20 +122,20 @@ class Inference:
             self.count(error)
             raise
 
-    def _only(self, tasks: Sequence[TaskKind], caller: Caller) -> str:
+    def _only(self, tasks: Sequence[TaskKind], caller: Caller, scope: str) -> str:
         """The pipeline for requests that name none: the one of the settings, or the only one that the caller may ask.
 
         With ``tasks`` only those count that have one of them, and the first task that any has decides. What a pipeline
         does is said by the version that answers; one without such a version, as while it loads, may do anything.
         """
         routes, default = self.handle.routes, self._pipeline_default
-        default = default if default and caller.may("read", default) else ""
+        default = default if default and caller.may(scope, default) else ""
         kinds = {
             variant.version.pipeline: variant.signature.task.kind if variant.signature.task is not None else None
             for variant in routes.current()
-            if caller.may("read", variant.version.pipeline)
+            if caller.may(scope, variant.version.pipeline)
         }
-        away = {variant.version.pipeline for variant in self.visible(caller)} - kinds.keys()
+        away = {each.version.pipeline for each in self.visible(caller, scope)} - kinds.keys()
         if default and (not tasks or default not in kinds or kinds[default] in tasks):
             return default  # where it is not served now, who is asked for it says why
         if self._starting():  # who is the only one, or the first with a task, is not known yet
@@ -152,10 +151,12 @@ class Inference:
             if away:
                 text = f"no pipeline with a task of kind {wanted} is ready; not all are"
                 raise Failed(Code.NOT_READY, text, retry_after_s=1.0)
-            text = f"no pipeline that is served here has a task of kind {wanted} ([task] in pipeline.toml)"
+            text = f"no pipeline that this caller may ask has a task of kind {wanted} ([task] in pipeline.toml)"
+        elif not names:
+            text = "no pipeline that this caller may ask is served"
         else:
             fit = f" of this kind ({wanted})" if tasks else ""
-            text = f"{len(names)} pipelines{fit} are served, so the request must name one, or the setting data.pipeline"
+            text = f"{len(names)} pipelines{fit} that this caller may ask are served, so the request must name one, or the setting data.pipeline"
         raise Refused(Code.PIPELINE_NOT_FOUND, text)
 
 

@@ -120,9 +120,8 @@ class Handle:
         return request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
 
     def _refuse_quarantined(self, variant: Variant, items: Sequence[Item]) -> None:
-        if len(variant.quarantine):
-            for item in items:
-                variant.quarantine.check(item.columns, item.shapes, item.rows)
+        for item in items:
+            variant.quarantine.look(item)
 
     def _respond(self, variant: Variant, request: Request, parts: Sequence[Part]) -> Answer:
         """Join the parts, in row order, into the outputs that were asked for."""

@@ -62,10 +62,16 @@ class Look:
     hidden: dict[str, Identity] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # name -> why it is not taken in
     has_manifest: bool = False
-    is_signed: bool = field(default=False, compare=False)  # a signature does not change what was signed
 
     def newest_s(self) -> float:
         return max((changed / 1e9 for *_, changed in [*self.files.values(), *self.hidden.values()]), default=0.0)
+
+    def leave_out_signatures(self) -> None:
+        """Those of bare model files: MODEL.onnx.sig beside MODEL.onnx vouches for it and is no part of a version."""
+        for name in [name for name in self.files if name.endswith(signatures.SUFFIX)]:
+            model = name.removesuffix(signatures.SUFFIX)
+            if onnx_file.is_onnx(model) and model in self.files:
+                del self.files[name]
 
     def add(self, name: str, status: os.stat_result) -> None:
         """Sort one entry that is no folder."""
@@ -79,9 +85,7 @@ class Look:
             self.refused[name] = "the name of a copy in progress or an editor's draft"
         elif name == MANIFEST:
             self.has_manifest = True
-        elif name == signatures.FILE_NAME:
-            self.is_signed = True
-        else:
+        elif name != signatures.FILE_NAME:  # no part of what it is about
             self.files[name] = identity(status)
 
 
@@ -108,6 +112,7 @@ class Source:
                 self._look_at(name, look)
         else:
             self._walk(look)
+        look.leave_out_signatures()
         total = sum(size for _, _, size, _ in look.files.values())
         if total > TOTAL_BYTES_MAX:
             raise self._refused(f"{total} bytes in all", f"at most {TOTAL_BYTES_MAX}")

@@ -7,8 +7,10 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
+from forwardpass.core.tensor import RANK_MAX
 from forwardpass.pipeline.onnx_file import Walk, invalid
 
 METADATA_BYTES_MAX = 1024 * 1024
@@ -141,7 +143,7 @@ def _class_labels(walk: Walk, begin: int, end: int) -> tuple[str, ...]:
             case 8, 0:
                 labels.append(str(_signed(first)))
             case 8, 2:
-                labels += [str(_signed(each)) for each in walk.packed(first, last)]
+                labels += [str(_signed(each)) for each in walk.packed(first, last, LABELS_MAX)]
             case 9, 2:
                 labels.append(walk.text(first, last))
         if len(labels) > LABELS_MAX:
@@ -168,7 +170,9 @@ def _tensor_type(walk: Walk, begin: int, end: int) -> tuple[str, Shape | None]:
             case 1, 0:
                 datatype = _DATATYPES.get(first, "")
             case 2, 2:
-                shape = tuple(_size(walk, *at) for at in _parts(walk, first, last, 1))
+                shape = tuple(_size(walk, *at) for at in islice(_parts(walk, first, last, 1), RANK_MAX + 1))
+                if len(shape) > RANK_MAX:
+                    raise invalid(walk.name, f"an input or output of more than {RANK_MAX} dimensions")
     return datatype, shape
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
+from forwardpass.core.tensor import RANK_MAX
 from forwardpass.pipeline.files import name_problem
 
 SUFFIX = ".onnx"
@@ -154,7 +155,7 @@ class Walk:
                 case 1, 0:
                     dims.append(first)
                 case 1, 2:
-                    dims += self.packed(first, last)
+                    dims += self.packed(first, last, RANK_MAX)
                 case 2, 0:
                     data_type = first
                 case 8, 2:
@@ -164,6 +165,8 @@ class Walk:
                     self._entry(first, last, entries, tensor)
                 case 14, 0:
                     external = external or first == 1
+            if len(dims) > RANK_MAX:
+                raise self._bad_tensor(tensor, f"more than {RANK_MAX} dimensions")
         return [self._external(tensor, dims, data_type, entries)] if external else []
 
     def _entry(self, begin: int, end: int, entries: dict[str, str], tensor: str) -> None:
@@ -240,11 +243,11 @@ class Walk:
             return invalid(self.name, f"cut short, or no ONNX model: {end} bytes are there, {needed} are needed")
         return invalid(self.name, "damaged, or no ONNX model")
 
-    def packed(self, begin: int, end: int) -> list[int]:
-        """The integers of a packed field."""
-        values = []
+    def packed(self, begin: int, end: int, count_max: int) -> list[int]:
+        """The integers of a packed field, at most one more than ``count_max``."""
+        values: list[int] = []
         at = begin
-        while at < end:
+        while at < end and len(values) <= count_max:
             value, at = self._varint(at, end)
             values.append(value)
         return values

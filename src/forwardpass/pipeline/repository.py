@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ NUMBER_MAX = 2**31 - 1
 ENTRIES_MAX = 100_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _DRAFT_PREFIX = ".tmp-"
 DRAFT_AGE_MAX_S = 3600.0
 
@@ -123,11 +122,18 @@ def take_in(
     return Version(found.pipeline, found.number, digest, str(folder), understood, digest in trusted, signers=signed_by)
 
 
-def examine(found: Found, *, kinds: Mapping[str, StepKind]) -> Pipeline:
+def examine(found: Found, *, kinds: Mapping[str, StepKind], go_on: Callable[[], None] = lambda: None) -> Pipeline:
     """What a version is to be, by looking only: nothing is copied, hashed or waited for, so that it may change afterwards.
 
-    Raises Misconfigured with what ``take_in`` would refuse, but for digests, signatures and trust.
+    Raises Misconfigured with what ``take_in`` would refuse, but for digests, signatures and trust; and what ``go_on``
+    raises, which is called before each file.
     """
+
+    def one_by_one(names: Iterable[str]) -> Iterator[str]:
+        for name in names:
+            go_on()
+            yield name
+
     try:
         with Source(found.folder, found.model_file) as source:
             look = source.look()
@@ -135,18 +141,18 @@ def examine(found: Found, *, kinds: Mapping[str, StepKind]) -> Pipeline:
             if source.wanted:
                 source.wanted |= {
                     external.location
-                    for model in models
+                    for model in one_by_one(models)
                     for external in references(found.folder, model)
                     if not name_problem(external.location)
                 }
                 look = source.look()
-        problems = refusals(look, found.folder, models)
+        problems = refusals(look, found.folder, one_by_one(models))
     except OSError as error:
         problem = Problem(str(found.source), "", "cannot be read", "readable files")
         raise Misconfigured(Code.LOAD_FAILED, (problem,), detail=str(error)) from error
     if problems:
         raise Misconfigured(Code.MODEL_INVALID, problems)
-    _check_headers(found.folder, look.files)
+    _check_headers(found.folder, one_by_one(look.files))
     entries = {name: manifest.Entry(size, "") for name, (_, _, size, _) in look.files.items()}
     return _definition(found.folder, entries, found.source, kinds)
 
@@ -161,23 +167,6 @@ def digest_of(found: Found, store: Path, *, patience: Patience | None = None) ->
     """The digest ``take_in`` would give a version, without loading it: what the operator is asked to trust."""
     with _drafted(found, store, patience or Patience()) as (_, entries):
         return manifest.digest_of(entries)
-
-
-def load(
-    store: Path, digest: str, pipeline: str, number: int, *, kinds: Mapping[str, StepKind], trusted: Trust
-) -> Version:
-    """A version that was taken in earlier, its files hashed again. Raises Misconfigured (digest_mismatch)."""
-    folder = store / digest
-    try:
-        if not _DIGEST.fullmatch(digest):
-            raise FileNotFoundError("not a digest")
-        entries = verify(folder, digest)
-    except OSError as error:
-        raise Misconfigured(Code.LOAD_FAILED, f"version {digest} is not in the store", detail=str(error)) from error
-    understood = _definition(folder, entries, folder, kinds)
-    if has_own_code(understood) and digest not in trusted:
-        raise not_trusted(folder, digest)
-    return Version(pipeline, number, digest, str(folder), resolved(understood, folder), digest in trusted)
 
 
 def files_of(version: Version) -> dict[str, Path]:

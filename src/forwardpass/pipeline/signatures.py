@@ -5,10 +5,11 @@ people can sign one version. Which of them count, the operator says by their pub
 """
 
 import base64
-import binascii
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class Signers:
         try:
             raw = base64.b64decode(signature.signature, validate=True)
             self.keys[signature.key].verify(raw, statement.signed_bytes())
-        except (InvalidSignature, binascii.Error):
+        except (InvalidSignature, ValueError):  # ValueError: no base64, or letters that are not ASCII
             return False
         return signature.algorithm == _ALGORITHM
 
@@ -115,24 +116,30 @@ def sign(statement: Statement, key_file: Path) -> Signature:
 
 
 def new_key(file: Path) -> tuple[Path, str]:
-    """Write a new private key, for its owner only, and FILE.pub; returns that and the key's id. Neither may exist."""
-    import os
+    """Write a new private key, for its owner only, and FILE.pub; returns that and the key's id. Neither may exist.
 
+    Raises Misconfigured; neither is left behind then.
+    """
     ed25519, serialization = _library()
+    if not file.name:
+        raise _bad_key(str(file), "names no file", "a new file in a folder")
     public_file = file.with_name(f"{file.name}.pub")
-    if public_file.exists():
+    if os.path.lexists(public_file):
         raise _bad_key(str(public_file), "is there already", "a new name")
     key = ed25519.Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    for place, data, mode in ((file, private, 0o600), (public_file, public, 0o644)):
-        try:
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        except OSError as error:
-            raise _bad_key(str(place), "cannot be created", "a new file in a folder", detail=str(error)) from error
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(data)
+    with ExitStack() as undone:
+        for place, data, mode in ((file, private, 0o600), (public_file, public, 0o644)):
+            try:
+                descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+                undone.callback(place.unlink, missing_ok=True)
+                with os.fdopen(descriptor, "wb") as written:
+                    written.write(data)
+            except OSError as error:
+                raise _bad_key(str(place), "cannot be written", "a new file in a folder", detail=str(error)) from error
+        undone.pop_all()
     return public_file, key_id(key.public_key())
 
 
@@ -153,10 +160,18 @@ def decode(data: bytes, file: str) -> tuple[Signature, ...]:
 
 
 def joined(old: Sequence[Signature], new: Signature) -> tuple[Signature, ...]:
-    """With the new one; without those of other files, another name or number, and what its signer said before."""
+    """With the new one; without those of other files, another name or number, and what its signer said before.
+
+    Raises Misconfigured not_signed when there are more than ``decode`` and whoever reads the file take.
+    """
     said = (new.pipeline, new.version, new.digest)
     kept = [each for each in old if (each.pipeline, each.version, each.digest) == said and each.key != new.key]
-    return (*kept, new)
+    every = (*kept, new)
+    if len(every) > SIGNATURES_MAX or len(encode(every)) > SIGNATURE_BYTES_MAX:
+        found = f"{len(every)} signatures of these files"
+        allowed = f"at most {SIGNATURES_MAX}, in {SIGNATURE_BYTES_MAX} bytes: remove those that nobody asks for"
+        raise Misconfigured(Code.NOT_SIGNED, (Problem("", "", found, allowed),))
+    return every
 
 
 def cannot_write(place: Path, detail: str) -> Misconfigured:
@@ -202,7 +217,7 @@ def _public_key(value: str) -> "Ed25519PublicKey":
 
     try:
         raw = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raw = b""
     try:
         if len(raw) == 32:

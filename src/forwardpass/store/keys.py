@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ ID_BYTES = 5  # 8 characters
 LOCKED_S = 5.0  # how long another process may keep us waiting
 NOTE_CHARACTERS_MAX = 200
 SUBJECT_CHARACTERS_MAX = 512
-_HEADER_BYTES = 28  # of SQLite's file format: bytes 24 to 27 count the changes
+_CHANGES_AT = 24  # of SQLite's file format: these 4 bytes count the changes
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TABLE = f"""CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY, digest BLOB UNIQUE, tenant TEXT NOT NULL, scopes TEXT NOT NULL,
     priority TEXT NOT NULL CHECK (priority IN {get_args(Priority)}),
@@ -68,18 +70,21 @@ def new_secret(id: str) -> str:
 
 
 class KeyStore:
-    """Every call opens the file anew. All raise Misconfigured store_locked when it cannot be used."""
+    """Every call opens the file anew, which must be a plain one of ours or root's that nobody else may write: whoever
+    writes it says who may ask. All raise Misconfigured store_locked when it cannot be used, and say whose it is."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path = folder / FILE
+        self.path = folder / FILE
 
     def add(self, key: Key) -> None:
         """Raises Misconfigured conflict where a key that is not revoked has the same subject."""
         with self._opened(create=True) as connection:
-            taken = "SELECT id FROM keys WHERE subject = ? AND subject != '' AND revoked_s IS NULL"
-            for (id,) in connection.execute(taken, (key.subject,)):
-                raise Misconfigured(Code.CONFLICT, (Problem("", "subject", f"key {id} has it already", "revoke that"),))
+            connection.execute("BEGIN IMMEDIATE")  # nobody else adds between the look and the insertion
+            taken = "SELECT id, expires_s FROM keys WHERE subject = ? AND subject != '' AND revoked_s IS NULL"
+            for id, expires_s in connection.execute(taken, (key.subject,)):
+                expired = ", though it has expired" if expires_s is not None and expires_s <= key.created_s else ""
+                problem = Problem("", "subject", f"key {id} has it{expired}", f"forwardpass keys revoke {id} first")
+                raise Misconfigured(Code.CONFLICT, (problem,))
             values = (
                 key.id, key.digest or None, key.tenant, " ".join(sorted(key.scopes)), key.priority,
                 key.created_s, key.expires_s, key.revoked_s, key.note, key.subject,
@@ -88,7 +93,7 @@ class KeyStore:
 
     def listed(self) -> tuple[Key, ...]:
         """All there are, the revoked ones too, the oldest first; none where there is no file."""
-        if not self._path.exists():
+        if self.mark() is None:
             return ()
         with self._opened() as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM keys ORDER BY created_s, id").fetchall()
@@ -99,33 +104,67 @@ class KeyStore:
 
     def revoke(self, id: str, now_s: float) -> bool:
         """Whether there is such a key; one that is revoked already stays so."""
-        if not self._path.exists():
+        if self.mark() is None:
             return False
         with self._opened() as connection:
             change = "UPDATE keys SET revoked_s = coalesce(revoked_s, ?) WHERE id = ?"
             return connection.execute(change, (now_s, id)).rowcount > 0
 
     def mark(self) -> object:
-        """Another one after every change, without a query; None where there is no file. Raises OSError."""
-        try:
-            with self._path.open("rb") as file:
-                return os.fstat(file.fileno()).st_ino, file.read(_HEADER_BYTES)[24:]
-        except FileNotFoundError:
-            return None
+        """Another one after a change of the file, without a query; None where there is no file.
+
+        A change that another program made in SQLite's WAL mode is not seen.
+        """
+        with self._usable():
+            try:
+                # A FIFO must not keep us waiting, nor a link lead elsewhere.
+                file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            try:
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode):
+                    raise OSError("it is no plain file")
+                if found.st_uid not in (0, os.geteuid()):
+                    raise OSError("it belongs to somebody else")
+                if found.st_mode & _OTHERS_WRITE:
+                    raise OSError("others may write it")
+                counter = os.pread(file, 4, _CHANGES_AT)
+            finally:
+                os.close(file)
+            return found.st_ino, found.st_ctime_ns, found.st_size, counter
 
     @contextmanager
     def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection; what was done is kept at the end of the block."""
-        try:
+        with self._usable():
             if create:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-                self._path.chmod(0o600)
-            place = f"file:{quote(str(self._path))}?mode=rw"
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if self.mark() is None:
+                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+                self.path.chmod(0o600)
+            place = f"file:{quote(str(self.path))}?mode=rw"
             with closing(sqlite3.connect(place, LOCKED_S, uri=True)) as connection, connection:
                 if create:
                     connection.execute(_TABLE)
                 yield connection
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
         except (sqlite3.Error, OSError) as error:
-            problem = Problem(str(self._path), "", f"cannot be used: {error}", "the store of keys, which we may write")
-            raise Misconfigured(Code.STORE_LOCKED, (problem,)) from error
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            found = f"cannot be used ({_owner(self.path)}, this is user {os.geteuid()}): {why}"
+            expected = "a plain file of this user's or root's that nobody else may write (chmod 600)"
+            raise Misconfigured(Code.STORE_LOCKED, (Problem(str(self.path), "", found, expected),)) from error
+
+
+def _owner(path: Path) -> str:
+    """Whose it is, or the nearest folder that can be looked at."""
+    for place in (path, *path.parents):
+        try:
+            return f"{'it' if place == path else place} is of user {place.lstat().st_uid}"
+        except OSError:
+            continue
+    return "nobody can say whose it is"

@@ -16,7 +16,7 @@ from forwardpass.ingress.grpc.connection import Connection
 from forwardpass.ingress.grpc.hpack import literal
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
 from forwardpass.ingress.grpc.reply import Reply
-from forwardpass.ingress.identity.credentials import subject_of
+from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import HttpLimits, HttpRequest

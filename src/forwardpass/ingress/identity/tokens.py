@@ -22,6 +22,9 @@ TOKEN_BYTES_MAX = 8 * 1024
 KEPT_MAX = 10_000
 """Tokens whose signature need not be checked again."""
 
+LIFETIME_S_MAX = 24 * 3600.0
+"""A token that would hold for longer is not taken: it cannot be taken back."""
+
 LEEWAY_S = 5.0  # that the issuer's clock may differ
 SUBJECT_CHARACTERS_MAX = 256
 _FORM = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -107,11 +110,14 @@ class Tokens:
         scopes = listed.split() if isinstance(listed, str) else listed if isinstance(listed, list) else []
         if not isinstance(tenant, str) or not is_tenant(tenant):
             return None
+        expires_s = claims["exp"]
+        if type(expires_s) not in (int, float) or expires_s - self._wall_s() > LIFETIME_S_MAX + LEEWAY_S:
+            return None
         if not subject.isprintable() or not 0 < len(subject) <= SUBJECT_CHARACTERS_MAX:
             return None
         # An issuer has scopes of its own beside ours ("openid"): they say nothing here.
         ours = frozenset(scope for scope in scopes if isinstance(scope, str) and is_scope(scope))
-        return Caller(tenant, ID_PREFIX + subject, ours, expires_s=float(claims["exp"]) + LEEWAY_S)
+        return Caller(tenant, ID_PREFIX + subject, ours, expires_s=float(expires_s) + LEEWAY_S)
 
 
 def _claims(token: str, key: "PyJWK", rules: TokenRules) -> dict[str, Any]:

@@ -35,10 +35,13 @@ _SIGNS: tuple[tuple[bytes, str, str], ...] = (
     (b"ARROW1", "Arrow table", "no model"),
 )
 
-WHOLE_BY_NAME = (".gguf", safetensors.SUFFIX)
+Reader = Callable[[File], Report]
+WHOLE_BY_NAME: dict[str, tuple[Callable[[bytes], bool], Reader]] = {
+    ".gguf": (lambda start: start.startswith(gguf.MAGIC), gguf.report),
+    safetensors.SUFFIX: (safetensors.looks_like, safetensors.report),
+}
 """Whatever is called so must be a whole file of that kind to be taken in, as ``onnx_file`` has it for ONNX."""
 
-Reader = Callable[[File], Report]
 _READERS: tuple[tuple[Callable[[bytes], bool], str, Reader], ...] = (
     (lambda start: start.startswith(gguf.MAGIC), "gguf", gguf.report),
     (lambda start: start.startswith(zips.MAGIC), "zip archive", zips.report),
@@ -56,17 +59,23 @@ def inspect_file(path: Path) -> Report:
         try:
             return _report(file)
         except Misconfigured as failure:
-            return Report(_kind(file), {"bytes": file.size}, "; ".join(each.found for each in failure.problems[:3]))
+            return Report(_kind(file), {"bytes": file.size}, _what(failure))
 
 
 def damage(path: Path) -> str:
     """What is wrong with a file by whose name there must be a whole one of its kind; "" for any other."""
-    if not path.name.lower().endswith(WHOLE_BY_NAME):
+    kinds = [kind for suffix, kind in WHOLE_BY_NAME.items() if path.name.lower().endswith(suffix)]
+    if not kinds:
         return ""
-    report = inspect_file(path)
-    if report.kind not in ("gguf", "safetensors"):
-        return f"not what its name says: {report.kind}"
-    return report.problem
+    with opened(path) as file:
+        for looks_like, reader in kinds:
+            if not looks_like(file.start(_START_BYTES)):
+                return f"not what its name says: {_kind(file)}"
+            try:
+                reader(file)
+            except Misconfigured as failure:
+                return _what(failure)
+    return ""
 
 
 def _report(file: File) -> Report:
@@ -106,6 +115,8 @@ def _rest(file: File, start: bytes) -> Report:
         except Misconfigured:
             return Report("unknown", size, unfit="it is no model file that is known here")
         return _with_size(file, found, f"its name must end in {onnx_file.SUFFIX}")
+    if pickles.is_old(file):
+        return _with_size(file, pickles.report(file))
     if file.name.endswith(".py"):
         return Report("Python source", size, unfit=_CODE)
     try:
@@ -124,4 +135,11 @@ def _kind(file: File) -> str:
     if onnx_file.is_onnx(file.name):
         return "onnx"
     start = file.start(_START_BYTES)
-    return next((kind for looks_like, kind, _ in _READERS if looks_like(start)), "unknown")
+    kinds = [kind for sign, kind, _ in _SIGNS if start.startswith(sign)]
+    kinds += [kind for looks_like, kind, _ in _READERS if looks_like(start)]
+    kinds += ["HTML or XML text"] if start.lstrip()[:1] == b"<" else []
+    return next(iter(kinds), "unknown")
+
+
+def _what(failure: Misconfigured) -> str:
+    return "; ".join(each.found for each in failure.problems[:3])

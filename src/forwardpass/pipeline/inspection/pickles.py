@@ -4,14 +4,17 @@ The opcodes are walked, none is carried out. What a pickle imports by names that
 that is no loss, as no pickle is ever loaded.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.pipeline.inspection.reading import PIECE_BYTES, Cursor, File, Report, listed
 
 OPCODES_MAX = 2_000_000
+FIRST_OPCODES = 1000
 MEMO_MAX = 100_000
 NAME_BYTES_MAX = 4096
+KEPT_CHARACTERS_MAX = 256
 _STOP = ord(".")
 _PLAIN = frozenset(b"(012NQRabdelost)]u}\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x97\x98")
 _FIXED = dict(zip(b"\x80\x95JKMG\x82\x83\x84", (1, 8, 4, 1, 2, 8, 1, 2, 4), strict=True))
@@ -21,6 +24,7 @@ _TEXTS = frozenset(b"SVTUX\x8c\x8d")
 _GLOBAL, _INSTANCE, _STACK_GLOBAL, _MEMOIZE = b"c"[0], b"i"[0], 0x93, 0x94
 _GETS, _PUTS = {b"g"[0]: "", b"h"[0]: "B", b"j"[0]: "I"}, {b"p"[0]: "", b"q"[0]: "B", b"r"[0]: "I"}
 _CALLS = frozenset(b"Riob\x81\x92\x82\x83\x84")
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _UNFIT = "a pickle runs code when it is loaded, so none ever is; export the model to ONNX"
 
 
@@ -33,9 +37,10 @@ class _Seen:
     fresh: bool = False  # what was pushed last is a text
     calls: int = 0
     opcodes: int = 0
+    opcodes_max: int = OPCODES_MAX
 
     def push(self, text: str) -> None:
-        self.texts = [*self.texts[-1:], text]
+        self.texts = [*self.texts[-1:], text[:KEPT_CHARACTERS_MAX]]
         self.fresh = True
 
     def name(self, module: str, name: str) -> None:
@@ -54,9 +59,21 @@ def looks_like(start: bytes) -> bool:
     return start[:3] in (b"(dp", b"(lp", b"]q\x00", b"}q\x00") or start[:2] in (b"c_", b"c__") or start[:1] == b"\x95"
 
 
-def report(file: File, place: int = 0, end: int | None = None) -> Report:
+def is_old(file: File) -> bool:
+    """Protocols 0 and 1 have no sign of their own: whether what a file holds, read as one, imports something by a name."""
+    seen, cursor = _Seen(opcodes_max=FIRST_OPCODES), Cursor(file)
+    try:
+        while _step(cursor, seen):
+            pass
+    except Misconfigured:
+        if seen.opcodes <= FIRST_OPCODES:
+            return False
+    return any(map(_DOTTED.fullmatch, seen.imports))
+
+
+def report(file: File, place: int = 0, end: int | None = None, opcodes_max: int = OPCODES_MAX) -> Report:
     """One that is cut or holds what is no pickle (joblib's arrays) is read as far as it goes."""
-    seen = _Seen()
+    seen = _Seen(opcodes_max=opcodes_max)
     cursor = Cursor(file, place)
     stopped = ""
     try:
@@ -73,8 +90,8 @@ def _step(cursor: Cursor, seen: _Seen) -> bool:
     """One opcode; False after the last."""
     opcode = cursor.take(1)[0]
     seen.opcodes += 1
-    if seen.opcodes > OPCODES_MAX:
-        raise cursor.file.bad(f"more than {OPCODES_MAX} opcodes")
+    if seen.opcodes > seen.opcodes_max:
+        raise cursor.file.bad(f"more than {seen.opcodes_max} opcodes")
     seen.calls += opcode in _CALLS
     if opcode == _STOP:
         return False

@@ -1,11 +1,12 @@
 """What is at a path, a file or a folder: what each file is, and whether each version would be taken in."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.pipeline import signatures
 from forwardpass.pipeline.definition import is_model_file
@@ -17,6 +18,8 @@ from forwardpass.pipeline.rules import has_own_code
 from forwardpass.steps.protocol import StepKind
 
 FILES_MAX = 1000
+TIME_MAX_S = 120.0
+_TOO_LATE = f"not looked into: the {TIME_MAX_S:g} s for all of it are over"
 
 
 @dataclass(slots=True)
@@ -41,15 +44,24 @@ class Inspection:
             "refused": self.refused,
             "notes": self.notes,
             "files": {
-                name: {"kind": report.kind, **report.facts, "problem": report.problem}
+                name: {"kind": report.kind, **report.facts, "problem": report.problem, "unfit": report.unfit}
                 for name, report in self.reports.items()
             },
         }
 
 
-def inspect_place(path: Path, kinds: Mapping[str, StepKind]) -> Inspection:
-    """Raises Misconfigured when the path cannot be read; what is wrong with what is there, the inspection says."""
+def inspect_place(path: Path, kinds: Mapping[str, StepKind], clock: Clock = monotonic_s) -> Inspection:
+    """Raises Misconfigured when the path cannot be read; what is wrong with what is there, the inspection says.
+
+    After ``TIME_MAX_S`` no further file is begun, and what was not looked into is not said to be taken in.
+    """
     found = Inspection()
+    end_s = clock() + TIME_MAX_S
+
+    def go_on() -> None:
+        if clock() > end_s:
+            raise Misconfigured(Code.LOAD_FAILED, _TOO_LATE)
+
     try:
         place = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
@@ -61,7 +73,7 @@ def inspect_place(path: Path, kinds: Mapping[str, StepKind]) -> Inspection:
             found.refused[path.name] = report.problem or report.unfit
             return found
     else:
-        _look_into(place, found)
+        _look_into(place, found, go_on)
     try:
         scanned = scan(path)
     except Misconfigured as failure:
@@ -69,16 +81,19 @@ def inspect_place(path: Path, kinds: Mapping[str, StepKind]) -> Inspection:
         return found
     found.notes += [f"ignored: {problem}" for problem in scanned.ignored]
     for each in scanned.found:
-        _judge(each, found, kinds, place if place.is_dir() else place.parent)
+        _judge(each, found, kinds, place if place.is_dir() else place.parent, go_on)
     if not scanned.found:
         found.refused[path.name] = "no pipeline is here: no model file, pipeline folder or repository"
     return found
 
 
-def _judge(one: Found, found: Inspection, kinds: Mapping[str, StepKind], folder: Path) -> None:
+def _judge(
+    one: Found, found: Inspection, kinds: Mapping[str, StepKind], folder: Path, go_on: Callable[[], None]
+) -> None:
     label = f"{one.pipeline} version {one.number}"
     try:
-        pipeline = examine(one, kinds=kinds)
+        go_on()
+        pipeline = examine(one, kinds=kinds, go_on=go_on)
     except Misconfigured as failure:
         found.refused[label] = failure.text
         return
@@ -91,7 +106,7 @@ def _judge(one: Found, found: Inspection, kinds: Mapping[str, StepKind], folder:
         found.notes.append(f"{label} has code of its own: it is taken in only once that is trusted (forwardpass trust)")
 
 
-def _look_into(folder: Path, found: Inspection) -> None:
+def _look_into(folder: Path, found: Inspection, go_on: Callable[[], None]) -> None:
     """Every file below a folder, within a bound; links are named and not followed."""
     try:
         walked = list(_files_below(folder))
@@ -103,6 +118,7 @@ def _look_into(folder: Path, found: Inspection) -> None:
             found.reports[name] = Report("signatures")
             continue
         try:
+            go_on()
             found.reports[name] = inspect_file(place)
         except Misconfigured as failure:
             found.reports[name] = Report("unreadable", problem=failure.problems[0].found)

@@ -84,8 +84,8 @@ class Cursor:
             raise self.file.bad(f"a value of {count} bytes where at most {PIECE_BYTES} are read")
         at = self.place - self._begin
         if not 0 <= at <= len(self._piece) - count:
-            length = max(count, min(PIECE_BYTES, self.file.size - self.place))
-            self._piece, self._begin, at = self.file.at(self.place, length), self.place, 0
+            self._fill(count)
+            at = 0
         self.place += count
         return self._piece[at : at + count]
 
@@ -101,12 +101,20 @@ class Cursor:
 
     def line(self, bytes_max: int = 4096) -> bytes:
         """Up to the next line's end, without it."""
-        count = min(bytes_max, self.file.size - self.place)
-        text, end, _ = self.take(count).partition(b"\n")
-        if not end:
+        at = self.place - self._begin
+        end = self._piece.find(b"\n", at, at + bytes_max) if 0 <= at <= len(self._piece) else -1
+        if end < 0 and not 0 <= at <= len(self._piece) - bytes_max:
+            self._fill(0)
+            at, end = 0, self._piece.find(b"\n", 0, bytes_max)
+        if end < 0:
             raise self.file.bad(f"a line without an end within {bytes_max} bytes")
-        self.place += len(text) + 1 - count
-        return text
+        self.place += end + 1 - at
+        return self._piece[at:end]
+
+    def _fill(self, count: int) -> None:
+        """A new piece from here on, of ``count`` bytes or more."""
+        length = max(count, min(PIECE_BYTES, self.file.size - self.place))
+        self._piece, self._begin = self.file.at(self.place, length), self.place
 
 
 def parsed(file: File, data: bytes) -> Any:

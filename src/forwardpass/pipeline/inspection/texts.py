@@ -63,7 +63,7 @@ def _xgboost(learner: dict[str, Any], version: Any) -> dict[str, Any]:
     trees = _inner(_inner(booster, "model"), "gbtree_model_param").get("num_trees", "")
     parameters = _inner(learner, "learner_model_param")
     return {
-        "version": version if isinstance(version, list) and len(version) < 10 else "",
+        "version": [each for each in version[:10] if type(each) is int] if isinstance(version, list) else [],
         "booster": str(booster.get("name", ""))[:100],
         "objective": str(_inner(learner, "objective").get("name", ""))[:100],
         "trees": str(trees)[:20],

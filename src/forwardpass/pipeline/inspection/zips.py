@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forwardpass.pipeline.inspection import pickles
-from forwardpass.pipeline.inspection.reading import Cursor, File, Report, listed
+from forwardpass.pipeline.inspection.reading import LISTED_MAX, Cursor, File, Report, listed
 
 MAGIC = b"PK\x03\x04"
 ENTRIES_MAX = 100_000
@@ -33,9 +33,11 @@ def report(file: File) -> Report:
         "unpacked_bytes": sum(entry.unpacked for entry in entries),
         "names": listed(names),
     }
-    for entry in entries:
-        if entry.name.rpartition("/")[2] in ("data.pkl", "constants.pkl") or entry.name.endswith((".pkl", ".pickle")):
-            facts.setdefault("pickles", {})[entry.name] = _pickle(file, entry)
+    inside = [entry for entry in entries if entry.name.endswith((".pkl", ".pickle"))]
+    if inside:
+        facts["pickles"] = _pickles(file, inside[:LISTED_MAX])
+    if len(inside) > LISTED_MAX:
+        facts["pickles_not_looked_into"] = len(inside) - LISTED_MAX
     unsafe = [name for name in names if name.startswith("/") or ".." in name.split("/") or "\\" in name]
     if unsafe:
         facts["names_that_leave"] = listed(unsafe)
@@ -53,12 +55,19 @@ def _kind(names: list[str]) -> str:
     return "zip archive"
 
 
-def _pickle(file: File, entry: _Entry) -> dict[str, Any]:
-    if entry.method != _STORED:
-        return {"unread": "compressed"}
-    local = file.at(entry.begin, 30)
-    place = entry.begin + 30 + int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-    return pickles.report(file, place, place + entry.packed).facts
+def _pickles(file: File, entries: list[_Entry]) -> dict[str, dict[str, Any]]:
+    """What each holds, by name; as many opcodes of all together are looked at as of one pickle."""
+    found: dict[str, dict[str, Any]] = {}
+    left = pickles.OPCODES_MAX
+    for entry in entries:
+        if entry.method != _STORED:
+            found[entry.name] = {"unread": "compressed"}
+            continue
+        local = file.at(entry.begin, 30)
+        place = entry.begin + 30 + int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        found[entry.name] = pickles.report(file, place, place + entry.packed, left).facts
+        left = max(0, left - found[entry.name]["opcodes"])
+    return found
 
 
 def _entries(file: File) -> list[_Entry]:
@@ -76,6 +85,13 @@ def _entries(file: File) -> list[_Entry]:
     entries = [_entry(file, cursor) for _ in range(count)]
     if len({entry.name for entry in entries}) != len(entries):
         raise file.bad("an entry is there twice: readers differ in which they take")
+    end = 0
+    for entry in sorted(entries, key=lambda entry: entry.begin):
+        if entry.begin < end:
+            raise file.bad(f'damaged: the entry "{entry.name[:64]}" lies over another')
+        end = entry.begin + 30 + entry.packed
+    if end > begin:
+        raise file.bad("damaged: an entry lies over the zip's list")
     return entries
 
 
