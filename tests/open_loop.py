@@ -7,21 +7,26 @@ request; ``offer`` starts it and reads that.
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 RETRY_AFTER_S = 0.1
+UNTIL = "UNTIL"
 LEAVE_AFTER_S = 10.0  # beyond the last one that is due
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Requests of one kind, ``rate`` a second from ``begin_s`` to ``end_s``; each is sent up to ``attempts`` times."""
+    """Requests of one kind, ``rate`` a second from ``begin_s`` to ``end_s``; each is sent up to ``attempts`` times.
+
+    UNTIL in the body becomes the moment ``deadline_s`` after it was sent, on the machine's monotonic clock.
+    """
 
     name: str
     body: str
@@ -31,6 +36,13 @@ class Stream:
     end_s: float
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 1
+    deadline_s: float = math.inf
+
+    def request(self) -> bytes:
+        body = self.body.replace(UNTIL, f"{time.perf_counter() + self.deadline_s:.6f}")
+        fields = {"Host": "127.0.0.1", "Content-Type": "application/json", **self.headers, "Content-Length": len(body)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return f"POST {self.path} HTTP/1.1\r\n{head}\r\n{body}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +55,16 @@ class Sent:
     status: int
     code: str
     attempt: int
+    deadline_s: float
 
     @property
     def took_s(self) -> float:
         return self.done_s - self.due_s
+
+    @property
+    def good(self) -> bool:
+        """Answered, and in time."""
+        return self.status == 200 and self.took_s <= self.deadline_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +82,23 @@ class Outcome:
 
     @property
     def good(self) -> "Outcome":
+        """Answered, and in time."""
+        return Outcome([each for each in self.sent if each.good])
+
+    @property
+    def accepted(self) -> "Outcome":
+        """Answered, in time or not."""
         return Outcome([each for each in self.sent if each.status == 200])
 
     @property
+    def shed(self) -> "Outcome":
+        """Taken in, and turned away later."""
+        return Outcome([each for each in self.sent if each.code == "shed"])
+
+    @property
     def refused(self) -> "Outcome":
-        return Outcome([each for each in self.sent if each.status in (429, 503)])
+        """All others: what was turned away at the door, and what got no answer at all."""
+        return Outcome([each for each in self.sent if each.status != 200 and each.code != "shed"])
 
     @property
     def codes(self) -> Counter[str]:
@@ -80,8 +110,9 @@ class Outcome:
         return len(self.good.sent) / max(1, len(self.sent))
 
     def took_s(self, quantile: float = 0.99) -> float:
+        """Infinite where there are none: a bar on it is missed then."""
         times = sorted(each.took_s for each in self.sent)
-        return times[min(len(times) - 1, int(len(times) * quantile))] if times else 0.0
+        return times[math.ceil(len(times) * quantile) - 1] if times else math.inf
 
     def rate(self, begin_s: float, end_s: float) -> float:
         """Good answers a second, by when they came."""
@@ -149,26 +180,23 @@ class _Client:
 
     async def _stream(self, stream: Stream, running: asyncio.TaskGroup) -> None:
         """Due times are kept whatever happens: one that comes late sends all that are due by then."""
-        fields = {"Host": "127.0.0.1", "Content-Type": "application/json", **stream.headers}
-        head = f"POST {stream.path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        request = f"{head}Content-Length: {len(stream.body)}\r\n\r\n{stream.body}".encode()
         due_s = stream.begin_s
         while due_s < stream.end_s:
             await asyncio.sleep(max(0.0, due_s - self.now()))
             while due_s <= self.now() and due_s < stream.end_s:
-                running.create_task(self._request(stream, request, due_s))
+                running.create_task(self._request(stream, due_s))
                 due_s += 1.0 / stream.rate
 
-    async def _request(self, stream: Stream, request: bytes, due_s: float) -> None:
+    async def _request(self, stream: Stream, due_s: float) -> None:
         for attempt in range(stream.attempts):
-            status, code = await self._exchange(request, stream.end_s + LEAVE_AFTER_S)
-            self.sent.append(Sent(stream.name, due_s, self.now(), status, code, attempt))
+            status, code = await self._exchange(stream, stream.end_s + LEAVE_AFTER_S)
+            self.sent.append(Sent(stream.name, due_s, self.now(), status, code, attempt, stream.deadline_s))
             if status == 200:
                 return
             await asyncio.sleep(RETRY_AFTER_S)
             due_s = self.now()
 
-    async def _exchange(self, request: bytes, until_s: float) -> tuple[int, str]:
+    async def _exchange(self, stream: Stream, until_s: float) -> tuple[int, str]:
         while self.idle:
             connection = self.idle.popleft()
             if connection.transport is not None:
@@ -181,7 +209,7 @@ class _Client:
                 return 0, "not_connected"
         assert connection.transport is not None
         connection.waiting = asyncio.get_running_loop().create_future()
-        connection.transport.write(request)
+        connection.transport.write(stream.request())
         try:
             async with asyncio.timeout(max(0.1, until_s - self.now())):
                 return await connection.waiting
@@ -194,7 +222,7 @@ def main() -> None:
     plan = json.load(sys.stdin)
     client = _Client(plan["port"])
     asyncio.run(client.run([Stream(**each) for each in plan["streams"]]))
-    json.dump([(s.stream, s.due_s, s.done_s, s.status, s.code, s.attempt) for s in client.sent], sys.stdout)
+    json.dump([astuple(sent) for sent in client.sent], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Server:
     def __init__(self, folder: Path, *, every: bool = False) -> None:
         self.folder = folder
         self.routes = Routes()
-        self.trouble: dict[Key, Failure] = {}
+        self.trouble: dict[Key, Exception] = {}
         self.failures: dict[Key, Failure] = {}
         self.wanted: set[Key] = set()
         self.acts = Acts()
@@ -179,6 +179,18 @@ def test_a_load_that_fails_says_no_path_and_the_log_says_all(tmp_path: Path, cap
     server.trouble.clear()
     asyncio.run(server.catalogue.load("a"))
     assert server.states()["a/2"] == ("READY", "")
+
+
+def test_a_defect_in_a_load_is_that_versions_failure_and_the_log_says_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(tmp_path)
+    server.trouble["a", 2] = ValueError("a defect")
+    with pytest.raises(Failed) as failed, caplog.at_level(logging.ERROR):
+        asyncio.run(server.catalogue.load("a"))
+    assert (failed.value.code, "a defect" in failed.value.text) == (Code.LOAD_FAILED, False)
+    assert "ValueError: a defect" in caplog.records[0].__dict__["event"]["detail"]
+    assert server.states()["a/2"] == ("UNAVAILABLE", "could not be loaded: load_failed")
 
 
 def test_an_unload_takes_all_versions_the_oldest_first(tmp_path: Path) -> None:

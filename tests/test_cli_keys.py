@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from forwardpass.asking import key_of
 from forwardpass.cli import main
 from forwardpass.core.errors import Refused
-from forwardpass.store.keys import FILE, KeyStore, digest_of
+from forwardpass.store.keys import FILE, Key, KeyStore, digest_of
 
 
 def keys(folder: Path, *arguments: str) -> Result:
@@ -58,6 +58,34 @@ def test_a_certificate_s_subject_has_no_secret(tmp_path: Path) -> None:
     assert create(tmp_path, "--subject", "CN=svc,O=acme").exit_code == 2
 
 
+def test_a_subject_is_kept_in_the_form_that_is_compared(tmp_path: Path) -> None:
+    create(tmp_path, "--subject", "cn=svc, O=acme")
+    assert [key.subject for key in KeyStore(tmp_path).listed()] == ["CN=svc,O=acme"]
+
+
+def test_who_makes_or_lists_keys_is_told_where_they_are(tmp_path: Path) -> None:
+    empty = keys(tmp_path, "list")
+    assert (empty.stdout, empty.stderr) == ("", f"no keys in {tmp_path / FILE}\n")
+    assert str(tmp_path / FILE) in create(tmp_path).stderr
+    assert keys(tmp_path, "list").stderr == ""
+
+
+@pytest.mark.parametrize("stored_s", [1e300, -1e300, float("inf"), 6.0e14])
+def test_a_time_that_no_calendar_has_does_not_keep_keys_from_being_listed(tmp_path: Path, stored_s: float) -> None:
+    KeyStore(tmp_path).add(Key("k1", "acme", frozenset({"infer"}), 1.0, expires_s=stored_s))
+    KeyStore(tmp_path).add(Key("k2", "acme", frozenset({"infer"}), 1.0, revoked_s=stored_s))
+    listed = keys(tmp_path, "list")
+    assert (listed.exit_code, listed.stdout.count("s after 1970")) == (0, 2)
+
+
+@pytest.mark.parametrize("command", [("list",), ("revoke", "k1"), ("create", "--tenant", "t", "--scope", "infer")])
+def test_a_store_that_cannot_be_used_is_told_of_on_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / FILE).mkdir()
+    done = keys(tmp_path, *command)
+    (line,) = done.stderr.splitlines()
+    assert done.exit_code == 2 and str(tmp_path / FILE) in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -67,8 +95,12 @@ def test_a_certificate_s_subject_has_no_secret(tmp_path: Path) -> None:
         (("--tenant", "a b"), "--tenant"),
         (("--expires", "90"), "90d"),
         (("--expires", "0d"), "90d"),
+        (("--expires", "36501d"), "100 years"),
+        (("--expires", "999999999w"), "100 years"),
         (("--note", "a\nb"), "--note"),
         (("--subject", "svc"), "RFC 4514"),
+        (("--subject", "CN=svc;O=acme"), "RFC 4514"),
+        (("--subject", "CN=" + "x" * 600), "512"),
         (("--priority", "royal"), "critical"),
     ],
 )

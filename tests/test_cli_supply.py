@@ -1,6 +1,8 @@
 """``forwardpass sign`` and ``inspect``: what they say, what they write, and their exit status."""
 
 import json
+import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests import fixtures_onnx
 from tests.faults.faulty import settle
-from tests.pipeline.model_files import pickled
+from tests.pipeline.model_files import pickled, text
 from tests.serving import forwardpass
 
 from forwardpass.cli import main
@@ -102,6 +104,36 @@ def test_inspect_tells_programs_in_json(adder: Path) -> None:
 def test_inspect_prints_nothing_that_a_terminal_would_act_on(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"\x1b[2J\x07clear": 1, "architectures": ["\x1b]0;title\x07"]}))
     assert "\x1b" not in run("inspect", tmp_path / "config.json").output
+
+
+def test_inspect_prints_no_name_as_it_is(adder: Path) -> None:
+    (adder / "1" / "\x1b]0;title\x07").write_text("x")
+    (adder / "\x1b[2Jx").mkdir()
+    os.close(os.open(os.fsencode(adder / "1") + b"/\xff.txt", os.O_CREAT | os.O_WRONLY))
+    output = run("inspect", adder).output
+    assert ("\x1b" in output, "\x07" in output) == (False, False)
+    assert "1/\\x1b]0;title\\x07: text" in output and "1/\\udcff.txt: an empty file" in output
+    assert json.loads(run("inspect", adder, "--json").output)["files"]["1/\udcff.txt"]["kind"] == "an empty file"
+
+
+@pytest.mark.parametrize("name", ["gguf", "xgboost.json"])
+def test_inspect_prints_no_number_that_json_does_not_have(tmp_path: Path, name: str) -> None:
+    content = {
+        "gguf": b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("general.name") + struct.pack("<If", 6, float("nan")),
+        "xgboost.json": b'{"learner": {}, "version": [1e999, NULL, {"x": 1e999}]}'.replace(b"NULL", b"2"),
+    }[name]
+    (tmp_path / name).write_bytes(content)
+    told = json.loads(run("inspect", tmp_path / name, "--json").output, parse_constant=pytest.fail)
+    assert told["files"][name]["problem"] == ""
+
+
+@pytest.mark.parametrize("arguments", [["--new-key", "."], ["--new-key", "x" * 300], [".", "--key", "x" * 300]])
+def test_a_name_that_no_file_can_have_is_an_error_in_words(
+    adder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(adder)
+    result = run("sign", *arguments)
+    assert (result.exit_code, result.stderr.startswith("error: ")) == (2, True), result.output
 
 
 def test_inspect_loads_no_parser_of_models(adder: Path) -> None:

@@ -64,3 +64,21 @@ def test_keys_of_an_issuer_come_from_a_file_or_over_https() -> None:
 
 def test_nobody_need_say_who_they_are_unless_asked() -> None:
     assert not Settings().auth.required
+
+
+@pytest.mark.parametrize(
+    ("overrides", "own_only"),
+    [
+        ({}, True),
+        ({"data.host": "localhost"}, True),
+        ({"data.hosts": ["named.example"]}, False),
+        ({"auth.required": True}, False),
+        ({"data.host": "0.0.0.0", "data.open_to_network": True}, False),
+    ],
+)
+def test_on_loopback_without_keys_only_this_machine_s_names_are_served(
+    overrides: dict[str, Any], own_only: bool
+) -> None:
+    settings, clock = read(None, overrides), FakeClock()
+    limits = HttpLimits(hosts=tuple(settings.data.hosts))
+    assert edge_of(settings, limits, clock, identity_of(settings, clock)).origins.own_only is own_only

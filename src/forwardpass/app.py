@@ -100,7 +100,7 @@ class App:
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
         limits = _http_limits(settings)
         self._identity = identity_of(settings, clock)
-        in_flight = BytesInFlight(limits.bytes_in_flight_max)
+        in_flight = BytesInFlight(limits.bytes_in_flight_max, refuse_work)
         edge = edge_of(settings, limits, clock, self._identity, in_flight, self.routes.serves)
         self._quotas = edge.quotas
         self.vitals.shrinking += [self.receipts.shrink, *([edge.kept.shrink] if edge.kept is not None else ())]
@@ -163,6 +163,8 @@ class App:
             return "the server is shutting down"
         if self.vitals.watchdog.recovering:
             return "the server stood still a moment ago"
+        if self.vitals.pressure.standing:
+            return "the memory is nearly full, and new requests are refused"
         if self._loading:
             return "pipelines are being loaded"
         for (pipeline, number), failure in self._failures.items():

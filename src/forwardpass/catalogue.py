@@ -168,7 +168,7 @@ class Catalogue:
         try:
             if key in findings.twice:
                 raise Misconfigured(Code.DEFINITION_INVALID, (findings.twice[key],))
-            await self._load(found)
+            await contained(self._load(found))
         except Refused as refusal:
             if refusal.code is not Code.CONFLICT:
                 raise

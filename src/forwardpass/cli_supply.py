@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def _sign(found: "Found", key: Path, store: Path) -> None:
     from forwardpass.pipeline.files import write_file
     from forwardpass.pipeline.repository import digest_of, signatures_of
 
-    if key.exists() and key.stat().st_mode & 0o077:
+    if _read_by_others(key):
         click.echo(f"warning: {key} can be read by others than its owner: chmod 600 {key}", err=True)
     statement = signatures.Statement(found.pipeline, found.number, digest_of(found, store))
     made = signatures.sign(statement, key)
@@ -110,10 +111,18 @@ def _sign(found: "Found", key: Path, store: Path) -> None:
     except OSError as error:
         raise signatures.cannot_write(place, str(error)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
     click.echo(
         f"signed: {found.pipeline} version {found.number}, digest {statement.digest}, by key {made.key}: {place}"
     )
+
+
+def _read_by_others(key: Path) -> bool:
+    try:
+        return key.stat().st_mode & 0o077 != 0
+    except OSError:
+        return False  # whoever reads it says why it cannot be read
 
 
 def _tell(found: "Inspection") -> None:

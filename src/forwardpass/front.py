@@ -6,7 +6,9 @@ from importlib.util import find_spec
 
 from forwardpass.admit.memory import MemoryStore
 from forwardpass.admit.quotas import Quotas
-from forwardpass.admit.redis_store import RedisStore, redis_client
+from forwardpass.admit.redis_line import redis_at
+from forwardpass.admit.redis_store import RedisStore
+from forwardpass.admit.rules import EACH, NOBODY
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.ingress.cors import Origins
@@ -90,11 +92,16 @@ def identity_of(settings: Settings, clock: Clock) -> KnownCallers | None:
     """Who tells who asks; None where nobody need say. Raises Misconfigured."""
     auth = settings.auth
     if not auth.required:
+        if named := sorted({rule.key for rule in settings.quotas} - {"", EACH, NOBODY}):
+            _log.warning(
+                "without auth.required nobody has a key, so these have no quota", extra={"event": {"keys": named}}
+            )
         return None
     if not settings.data.tls_certificate and {settings.data.host, settings.admin.host} - {*LOOPBACK}:
         _log.warning("without data.tls_certificate keys cross the network as they are; have TLS in front")
     rules = TokenRules(auth.issuer, auth.audience, auth.tenant_claim, auth.scope_claim)
-    return KnownCallers(KeyStore(settings.data_folder), clock, auth.jwks, rules)
+    expected = {rule.key for rule in settings.quotas} - {"", EACH}
+    return KnownCallers(KeyStore(settings.data_folder), clock, auth.jwks, rules, expected)
 
 
 def quotas_of(settings: Settings, clock: Clock, serves: Callable[[str], bool]) -> Quotas | None:
@@ -102,7 +109,7 @@ def quotas_of(settings: Settings, clock: Clock, serves: Callable[[str], bool]) -
     if not settings.quotas:
         return None
     redis = settings.run.redis
-    store = RedisStore(redis_client(redis), clock) if redis else MemoryStore(clock)
+    store = RedisStore(redis_at(redis), clock) if redis else MemoryStore(clock)
     return Quotas(settings.quotas, store, serves)
 
 

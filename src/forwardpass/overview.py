@@ -59,6 +59,7 @@ class Overview:
             "forwardpass_requests_running": [(name, v.running) for name, v in pairs],
             "forwardpass_sequences": [(name, v.sequences.live()) for name, v in pairs],
             "forwardpass_worker_deaths_total": [(name, sum(w.deaths for w in v.workers)) for name, v in pairs],
+            "forwardpass_workers_abandoned_total": [(name, sum(w.abandoned for w in v.workers)) for name, v in pairs],
             "forwardpass_ready": [(name, float(v.ready)) for name, v in pairs],
             "forwardpass_connections": [((), http.connections)],
             "forwardpass_http_requests_total": [((), http.requests)],
@@ -109,5 +110,8 @@ class Overview:
             "sequences": variant.sequences.live(),
             "quarantined": len(variant.quarantine),
             "outcomes": self.metrics.outcomes(variant.version.pipeline, variant.version.number),
-            "workers": [{"state": w.state.value, "pid": w.pid, "deaths": w.deaths} for w in variant.workers],
+            "workers": [
+                {"state": w.state.value, "pid": w.pid, "deaths": w.deaths, "abandoned": w.abandoned}
+                for w in variant.workers
+            ],
         }

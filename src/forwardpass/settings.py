@@ -40,7 +40,7 @@ class Data:
     )
     port: int = _option(8000, "port; 0 takes a free one", low=0, high=65535)
     hosts: tuple[str, ...] = _option(
-        (), "Host names that are answered, and whose web pages may ask; empty: any, and none"
+        (), "Host names that are answered, and whose pages may ask; empty: any, on loopback without keys its own"
     )
     unix_socket: str = _option("", "path of a Unix socket that is served too, without TLS; empty: none")
     unix_socket_mode: str = _option("0600", "its permissions, in octal")

@@ -1,8 +1,10 @@
 """Whatever is asked, in whatever order and at whatever time: no limit lets through more than it says."""
 
+import heapq
 import math
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.admit.ledger import Ledger, at_once
@@ -113,10 +115,32 @@ def test_clocks_that_jump_lock_nobody_out_for_longer_than_a_window(jumps: Sequen
         try:
             at_once(ledger.entered(ACME).charge(Use(cost=3)))
         except Refused as refusal:
-            assert refusal.retry_after_s is not None and 0 < refusal.retry_after_s <= 86_400 * 1.4
+            assert refusal.retry_after_s is not None and 0 < refusal.retry_after_s <= 86_400 + 10
     ledger.clock.advance(60)
     ledger.wall.now_s = latest_s + 86_400  # a day that no clock has shown
     at_once(ledger.entered(ACME).charge(Use(cost=5)))
+
+
+@pytest.mark.parametrize("lasting_s", [0.01, 0.5, 1.0, 2.0, 5.0])
+def test_a_busy_caller_gets_all_of_its_limit_whatever_it_reserves(lasting_s: float) -> None:
+    """20 clients that ask again at once, or when they are told: 2,500 tokens reserved, 500 used, 60,000 a minute."""
+    ledger = Ledger((QuotaRule(tenant="*", tokens_per_minute=60_000),))
+    events: list[tuple[float, int, Admission | None]] = [(ledger.clock(), client, None) for client in range(20)]
+    used, end_s = 0, ledger.clock() + 600
+    while events[0][0] < end_s:
+        at_s, client, admission = heapq.heappop(events)
+        ledger.advance(at_s - ledger.clock())
+        if admission is not None:
+            admission.settle(Use(tokens=500))
+            used += 500
+        admission = ledger.entered(ACME)
+        try:
+            at_once(admission.charge(Use(tokens=2500)))
+            heapq.heappush(events, (at_s + lasting_s, client, admission))
+        except Refused as refusal:
+            assert refusal.retry_after_s is not None
+            heapq.heappush(events, (at_s + refusal.retry_after_s, client, None))
+    assert 0.95 * 600_000 <= used <= 660_000
 
 
 def test_takings_at_just_the_limit_for_half_an_hour_do_not_drift() -> None:

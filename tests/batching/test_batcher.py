@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batching.making import ScriptedExecutor, item
 
-from forwardpass.batching.batcher import Batcher, WorkerLost
+from forwardpass.batching.batcher import Batcher, Outcome, WorkerLost
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
-from forwardpass.batching.ticket import Item
+from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failure
 from forwardpass.core.pipeline import Batch
@@ -23,7 +23,7 @@ class Bench:
 
     def __init__(self, batch: Batch, executors: int, kill: frozenset[bytes], hold: bool) -> None:
         self.clock = FakeClock()
-        forecast = Forecast(batch, executors)
+        forecast = self.forecast = Forecast(batch, executors)
         self.queue = Queue(Limits(), forecast, self.clock)
         self.quarantine = Quarantine(60.0, self.clock)
         self.batcher = Batcher(self.queue, forecast, self.quarantine, self.clock)
@@ -221,5 +221,94 @@ def test_a_batch_that_never_began_has_not_been_taken() -> None:
             await turns()
             made.executors[0].release()
             assert await made.answer(one) == b"x"
+
+    asyncio.run(run())
+
+
+async def end_for_nobody(made: Bench, seconds: float = 5.0) -> None:
+    """The worker is ended, as nobody waits for what it runs."""
+    items, future = made.executors[0].held.pop()
+    for one in items:
+        one.ticket.finish(Failure(Code.CANCELLED, "gone"))
+        one.ticket.ended.exception()
+    made.clock.advance(seconds)
+    future.set_exception(WorkerLost(Code.WORKER_HUNG, started=True, nobodys=True))
+    await settled(lambda: len(made.batcher.reports) > 0)
+    made.executors[0].vacancy.set()
+
+
+async def settled(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5.0):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+def looked_at(made: Bench, *inputs: bytes) -> list[Item]:
+    items = [item(data=data) for data in inputs]
+    for one in items:
+        made.quarantine.look(one)
+        made.queue.put([one])
+    return items
+
+
+def test_of_what_was_ended_for_nobody_the_one_that_hangs_again_alone_is_quarantined_and_its_mate_answered() -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            looked_at(made, b"mate", b"hangs")
+            await turns()
+            await end_for_nobody(made)
+            assert len(made.quarantine) == 0, "nobody is blamed at first"
+            mate, hangs, stranger = looked_at(made, b"mate", b"hangs", b"stranger")
+            await turns()
+            made.executors[0].release()
+            assert await made.answer(mate) == b"mate"
+            await turns()
+            _, future = made.executors[0].held.pop()
+            future.set_exception(WorkerLost(Code.WORKER_HUNG, started=True))
+            assert await made.answer(hangs) is Code.WORKER_HUNG
+            made.executors[0].vacancy.set()
+            await turns()
+            made.executors[0].release()
+            assert await made.answer(stranger) == b"stranger"
+            assert made.executors[0].batches[1:] == [[b"mate"], [b"hangs"], [b"stranger"]]
+            with pytest.raises(Failure) as refused:
+                looked_at(made, b"hangs")
+            assert refused.value.code is Code.QUARANTINED
+            assert not looked_at(made, b"mate")[0].suspect
+
+    asyncio.run(run())
+
+
+def test_what_a_batch_cost_until_it_was_ended_for_nobody_is_learnt() -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            made.forecast.model.observe(1.0, 0.001)
+            looked_at(made, b"hangs")
+            await turns()
+            await end_for_nobody(made, 5.0)
+            assert made.forecast.model.predict_s(1.0) > 2.0
+            made.queue.put([item(data=b"runs")])
+            await turns()
+            with pytest.raises(Failure) as refused:
+                made.queue.put([item(data=b"hopeless", deadline=made.clock() + 0.06)])
+            assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("said", "learnt_s"), [(True, 0.06), (False, 2.0)])
+def test_what_a_batch_cost_is_what_its_worker_says_and_at_most_as_much_again_if_the_loop_came_late(
+    said: bool, learnt_s: float
+) -> None:
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            (one,) = looked_at(made, b"x")
+            await turns()
+            _, future = made.executors[0].held.pop()
+            begun = made.clock() + 0.01
+            made.clock.advance(2.0)  # the loop is late
+            future.set_result(Outcome([Part(1, [], {}, [])], 0.005, 0.02, 0.005, begun if said else 0.0))
+            await one.ticket.ended
+            assert made.forecast.model.predict_s(1.0) == pytest.approx(learnt_s)
 
     asyncio.run(run())

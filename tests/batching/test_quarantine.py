@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 from tests.batching.making import item
+from tests.batching.test_arrivals import in_loop
 
-from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.quarantine import ENTRIES_MAX, Quarantine, digest
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Refused
 
@@ -31,6 +32,33 @@ def test_an_input_that_kills_again_stays_for_a_whole_time_more() -> None:
     assert len(quarantine) == 1
     with pytest.raises(Refused):
         quarantine.check([b"first"], [()], 1)
+
+
+def suspected(quarantine: Quarantine, data: bytes) -> bool:
+    one = item(data=data)
+    quarantine.look(one)
+    assert (one.key is not None) == one.suspect  # then it shares its batch with nobody
+    return one.suspect
+
+
+@in_loop
+async def test_a_suspect_is_not_refused_and_is_cleared_by_an_answer_or_by_time() -> None:
+    clock = FakeClock()
+    quarantine = Quarantine(10.0, clock)
+    quarantine.suspect([digest([data], [()], 1) for data in (b"slow", b"mate")])
+    assert [suspected(quarantine, data) for data in (b"slow", b"mate", b"other")] == [True, True, False]
+    quarantine.clear(item(data=b"mate"))
+    assert [suspected(quarantine, data) for data in (b"slow", b"mate")] == [True, False]
+    assert len(quarantine) == 0
+    clock.advance(10.0)
+    assert not suspected(quarantine, b"slow")
+
+
+@in_loop
+async def test_suspects_are_bounded_and_the_oldest_goes() -> None:
+    quarantine = Quarantine(10.0, FakeClock())
+    quarantine.suspect([digest([b"%d" % number], [()], 1) for number in range(ENTRIES_MAX + 1)])
+    assert [suspected(quarantine, data) for data in (b"0", b"1")] == [False, True]
 
 
 def test_only_what_waits_with_the_very_same_input_is_ended() -> None:

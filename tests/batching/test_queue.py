@@ -214,7 +214,7 @@ async def test_under_pressure_what_would_be_late_makes_place_for_what_is_in_time
     assert taken(waiting, 1) == [good]
     with pytest.raises(Failed) as ended:
         await late.ticket.ended
-    assert ended.value.code is Code.QUEUE_WAIT_TOO_LONG
+    assert ended.value.code is Code.SHED
     waiting.put([alone := item(deadline=1009.0)])
     assert taken(waiting, 1) == [alone]  # nobody else is there
 

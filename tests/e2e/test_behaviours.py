@@ -179,7 +179,7 @@ def test_15_clients_that_hang_up_leave_nothing_behind(server: Server) -> None:
     for _ in range(1000):
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.sendall(
-                b"POST /predict/own HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"POST /predict/own HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
             )
     wait_until(lambda: server.version("own")["running"] <= 1)
@@ -199,7 +199,7 @@ def test_17_a_request_whose_client_left_while_it_queued_never_runs_and_counts_on
     body = json.dumps({"x": [77, 0]}).encode()
     client = socket.create_connection(("127.0.0.1", server.port))
     client.sendall(
-        b"POST /predict/own HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        b"POST /predict/own HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
         % (len(body), body)
     )
     wait_until(lambda: server.version("own")["queue"]["rows"] == 1)

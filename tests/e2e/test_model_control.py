@@ -62,7 +62,7 @@ def answering(server: Server) -> str:
 def give_up(server: Server, path: str, once: str) -> None:
     """Ask, and go away as soon as version 2 is in the state ``once``."""
     with socket.create_connection(("127.0.0.1", server.port)) as leaving:
-        leaving.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
+        leaving.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
         wait_until(lambda: state(server) == once)
     wait_until(lambda: server.status()["cancelled"] == 1)
 

@@ -51,7 +51,7 @@ def test_what_is_served_when_nothing_is_named_is_a_setting(container: Server) ->
 def test_a_server_that_is_open_to_the_network_answers_at_every_address(container: Server) -> None:
     # 127.0.0.2 is an address of this machine at which a server that listens on 127.0.0.1 is not reached.
     with socket.create_connection(("127.0.0.2", container.port), timeout=10) as client:
-        client.sendall(b"GET /ping HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        client.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert client.recv(15) == b"HTTP/1.1 200 OK"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", container.admin_port), timeout=10)

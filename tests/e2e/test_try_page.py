@@ -11,6 +11,8 @@ from tests.e2e.test_openapi_served import write_pipelines
 from tests.serving import Server, forwardpass, serving
 from tests.steps.photos import china, encoded
 
+from forwardpass.store.keys import Key, KeyStore, digest_of
+
 NUMBERS, PICTURES, TEXTS = "#predict_numbers", "#predict_pictures", "#predict_texts"
 
 
@@ -162,3 +164,35 @@ def test_nothing_is_asked_of_any_other_server_and_nothing_is_blocked(page: Page,
     own = (f"http://127.0.0.1:{shown.port}/", "data:", "blob:")
     assert [address for address in page.requested if not address.startswith(own)] == []
     assert page.complaints == []
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("keyed")
+    write_pipelines(root)
+    forwardpass("trust", root, data=data)
+    KeyStore(data).add(Key("k1", "acme", frozenset({"infer"}), 1.0, digest_of(b"secret")))
+    with serving(root, data=data, settings={"auth.required": "true"}) as server:
+        yield server
+
+
+def enter(page: Page, key: str) -> None:
+    page.type("#key", key)
+    page.value("document.querySelector('#key').dispatchEvent(new Event('change'))")
+
+
+def test_where_a_key_is_needed_it_is_typed_in_and_kept_nowhere(browser: Page, keyed: Server) -> None:
+    browser.open(f"http://127.0.0.1:{keyed.port}/docs")
+    browser.until("document.activeElement.id === 'key'")
+    assert "have a key" in browser.text("main")
+    enter(browser, "wrong")
+    browser.until("document.querySelector('main').innerText.includes('not accepted')")
+    enter(browser, "secret")
+    browser.until("document.querySelector('.send')")
+    choose(browser, NUMBERS)
+    assert "200 OK" in answer(browser)
+    assert "$FORWARDPASS_KEY" in browser.text(".command") and "secret" not in browser.text("body")
+    assert browser.value("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    browser.open(f"http://127.0.0.1:{keyed.port}/docs")
+    browser.until("document.activeElement.id === 'key'")
+    assert browser.value("document.querySelector('#key').value") == ""

@@ -153,7 +153,7 @@ def leave_while_it_runs(server: Server, pipeline: str, first: float) -> None:
     """A caller that goes away in the middle of its execution, and the end of that."""
     before = books(server, pipeline)
     body = json.dumps({"x": [first, 0.0]}).encode()
-    head = f"POST /predict/{pipeline} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /predict/{pipeline} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as leaving:
         leaving.sendall(head.encode() + body)
         wait_until(lambda: taken(server, pipeline))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,15 @@ import pytest
 
 from forwardpass.batching.batcher import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Ticket
-from forwardpass.core.clock import monotonic_s
+from forwardpass.core.clock import FakeClock, monotonic_s
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Pipeline, Sequences, Step, Version
 from forwardpass.execution import sent
 from forwardpass.execution.board import ITEMS_MAX, Board, Marks
 from forwardpass.execution.local import LocalWorker
-from forwardpass.execution.overdue import Overdue
+from forwardpass.execution.overdue import Overdue, late
 from forwardpass.execution.process import State, WorkerProcess
+from forwardpass.execution.sent import Sent
 from forwardpass.execution.wire import Run
 from forwardpass.steps.protocol import Batch
 
@@ -86,6 +88,13 @@ async def worker(folder: Path, sequence: Sequences | None = None) -> AsyncIterat
 def item(value: float, limit_s: float = 60.0) -> Item:
     data = np.float64(value).tobytes()
     return Item(Ticket(1, monotonic_s() + limit_s), 0, [data], [(1,)], 1, 1.0, len(data), "key", 1, 0.0)
+
+
+def gone(one: Item) -> Item:
+    """Its caller has left."""
+    one.ticket.finish(Failed(Code.CANCELLED, "left"))
+    one.ticket.ended.exception()
+    return one
 
 
 async def ask(made: WorkerProcess, *items: Item) -> Outcome:
@@ -173,6 +182,59 @@ async def test_a_batch_that_nobody_waits_for_ends_its_worker_and_harms_none_behi
     assert alone.ticket.ended.exception() is not None
 
 
+async def test_after_each_worker_that_was_ended_for_nobody_the_next_has_twice_the_time() -> None:
+    clock = FakeClock()
+    running, patience = Sent(clock), []
+    for batch in range(4):
+        left = gone(item(FOR_EVER))
+        running.add(batch, [left], asyncio.get_running_loop().create_future())
+        began = clock()
+        while not running.abandoned(clock(), 0.0, 35.0):
+            clock.advance(0.5)
+        patience.append(round(clock() - began))
+        running.lose(Code.WORKER_HUNG, nobodys=True)
+    assert patience == [6, 10, 20, 35]  # looked at every half second; never longer than a batch may run
+    running.add(9, [item(1.0)], asyncio.get_running_loop().create_future())
+    running.pop(9)
+    running.add(10, [gone(item(FOR_EVER))], asyncio.get_running_loop().create_future())
+    running.abandoned(clock(), 0.0, 35.0)
+    clock.advance(5.5)
+    assert running.abandoned(clock(), 0.0, 35.0)
+
+
+async def test_a_suspect_has_all_the_time_that_a_batch_may_take_whoever_waits() -> None:
+    clock = FakeClock()
+    running, suspect = Sent(clock), gone(item(FOR_EVER))
+    suspect.suspect = True
+    running.add(1, [suspect], asyncio.get_running_loop().create_future())
+    clock.advance(30.0)
+    assert not running.abandoned(clock(), 0.0, 60.0)
+    clock.advance(31.0)
+    assert running.over(clock(), 60.0)
+
+
+async def test_what_waited_behind_an_abandoned_batch_is_not_suspected_with_it() -> None:
+    running, futures = Sent(FakeClock()), [asyncio.get_running_loop().create_future() for _ in range(2)]
+    for batch, future in enumerate(futures):
+        running.add(batch, [gone(item(1.0))], future)
+    running.lose(Code.WORKER_HUNG, nobodys=True)
+    assert [(lost.nobodys, lost.started) for lost in [await lost(future) for future in futures]] == [
+        (True, True), (False, False),
+    ]  # fmt: skip
+
+
+async def test_who_has_no_place_on_the_board_is_not_said_to_have_been_told() -> None:
+    running, items = Sent(FakeClock()), [item(1.0) for _ in range(ITEMS_MAX + 1)]
+    with Board() as board:
+        running.add(1, items, asyncio.get_running_loop().create_future())
+        running.forget([items[0], items[-1], item(1.0)], board)
+    assert [each.left_s for each in (items[0], items[1], items[-1])] == [1000.0, inf, inf]
+
+
+def test_each_that_is_left_out_fails_by_itself_and_holds_nothing_of_others() -> None:
+    assert late() is not late()
+
+
 async def test_a_batch_that_somebody_waits_for_may_run(made: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sent, "ABANDONED_S", 0.0)
     monkeypatch.setattr(sent, "ABANDONED_LOADS", 0.0)
@@ -207,15 +269,38 @@ async def test_workers_that_were_ended_for_nobody_do_not_degrade_the_version(
         await lost(made.submit([left]))
         assert left.ticket.ended.exception() is not None
     await made.vacant(None)
-    assert (made.deaths, made.state) == (5, State.READY)
+    assert (made.abandoned, made.deaths, made.state) == (5, 0, State.READY)
+
+
+async def test_one_that_was_ended_for_nobody_is_about_to_be_back_and_no_error_is_logged(
+    made: WorkerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sent, "ABANDONED_S", 0.0)
+    monkeypatch.setattr(sent, "ABANDONED_LOADS", 0.0)
+    await lost(made.submit([gone(item(FOR_EVER))]))
+    assert (made.ready, made.returning) == (False, True)
+    await made.vacant(None)
+    assert (made.ready, made.returning) == (True, False)
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+async def test_rows_that_run_again_by_themselves_do_so_only_while_somebody_waits(tmp_path: Path) -> None:
+    """The first row sleeps; by then the item is over, and its second is not begun."""
+    async with worker(tmp_path) as made:
+        rows = np.array([SLOW, 16.0, RAISES])
+        several = item(0.0, limit_s=0.3)
+        several.columns, several.rows, several.bytes_total = [rows.tobytes()], 3, rows.nbytes
+        (part,) = (await ask(made, several)).parts
+        assert part.failure is not None and part.failure.code is Code.DEADLINE_EXCEEDED
+        assert value(await ask(made, item(SEEN))) == rows.sum() + SLOW
 
 
 def test_marks_are_of_one_batch_and_bounded() -> None:
     with Board() as board:
         marks = Marks(os.dup(board.descriptor))
         board.clear(5)
-        board.mark(5, 3)
-        board.mark(5, ITEMS_MAX)  # more than there is room for: it is run
+        assert board.mark(5, 3)
+        assert not board.mark(5, ITEMS_MAX)  # more than there is room for: it is run
         overdue = Overdue(marks)
         assert overdue.items(Run(5, [1] * 5, [], []), 0.0) == {3}
         assert overdue.items(Run(6, [1] * 5, [], []), 0.0) == set()

@@ -31,26 +31,32 @@ def finding(event, arguments, caller):
         return "loaded the library " + str(arguments[0])
     if event == "subprocess.Popen" and list(arguments[1])[1:4] != SPAWNED:
         return "started " + repr(arguments[1])
-    if event in ("socket.connect", "socket.sendto") and arguments[1][0] not in ("127.0.0.1", "::1"):
+    if event in TALKING and arguments[1] is not None and arguments[1][0] not in ("127.0.0.1", "::1"):
         return "connected to " + repr(arguments[1])
     if event == "open" and isinstance(arguments[0], (str, bytes)):
-        place, flags = os.path.abspath(os.fsdecode(arguments[0])), arguments[2] or 0
+        name, flags = os.fsdecode(arguments[0]), arguments[2] or 0
+        if arguments[1] is None and not os.path.isabs(name) and caller.startswith(LIBRARIES):
+            # os.open, perhaps beneath an open folder, which the event does not tell: one plain name, for reading
+            plain = "/" not in name and name != ".." and not flags & (os.O_WRONLY | os.O_RDWR)
+            return "" if plain else "opened by a relative name " + name
+        place = os.path.abspath(name)
         if flags & (os.O_WRONLY | os.O_RDWR) and not place.startswith((*WRITABLE, "/dev/null")):
             return "" if "__pycache__" in place else "wrote to " + place
-        if place != "/" and not place.startswith((*LIBRARIES, *READABLE, *SYSTEM)):
+        if place != "/" and not place.startswith((*LIBRARIES, *READABLE, *WRITABLE, *SYSTEM)):
             return "opened " + place
     return ""
 
 
 def watch(event, arguments):
     if event in WATCHED:
-        why = finding(event, arguments, sys._getframe(1).f_code.co_filename)
+        frame = sys._getframe()
+        why = finding(event, arguments, frame.f_back.f_code.co_filename if frame.f_back else "the interpreter")
         if why:
             report(why)
 
 
-WATCHED = {*NEVER, "marshal.loads", "exec", "compile", "ctypes.dlopen", "subprocess.Popen", "socket.connect",
-           "socket.sendto", "open"}
+TALKING = ("socket.connect", "socket.sendto", "socket.sendmsg")
+WATCHED = {*NEVER, *TALKING, "marshal.loads", "exec", "compile", "ctypes.dlopen", "subprocess.Popen", "open"}
 sys.addaudithook(watch)
 '''
 """Wants SOURCE, OWN_CODE, READABLE and WRITABLE (where things may lie) and ``report``."""

@@ -1,111 +1,30 @@
-"""Who may ask (the catalogue's A): the whole route table, by callers of every kind, at one server that wants keys."""
+"""Who may ask (the catalogue's A): the whole route table, by callers of every kind, at one server that wants keys.
+
+A11 is shown over gRPC: a stream over HTTP (``generate_stream``) of a whole server has one event, as no engine gives parts
+of an answer, so none is there to be cut; that one of several is, shows tests/ingress/test_identity_keys.py.
+"""
 
 import json
 import re
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
-from itertools import count
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
 from tests import fixtures_onnx
-from tests.grpc_calls import channel, infer_request
-from tests.serving import Reply, Server, forwardpass, serving, wait_until
+from tests.faults.door import CLOSED, HTTP_ROUTES, LESS, RIGHT, Door, opened, path_of
+from tests.serving import Reply, forwardpass, wait_until
 
-from forwardpass.ingress.grpc.messages import classes
-from forwardpass.ingress.route_table import ROUTES
 from forwardpass.ingress.routes import Route
-from forwardpass.store.keys import Key, KeyStore, digest_of, new_id, new_secret
+from forwardpass.store.keys import FILE
 
-HTTP_ROUTES = [route for route in ROUTES if route.protocol == "http"]
-GRPC_ROUTES = [route for route in ROUTES if route.protocol == "grpc"]
-CLOSED = [route for route in HTTP_ROUTES if route.scope != "open"]
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
-REVOKED_WITHIN_S = 2.0  # promised is one, of a machine that does nothing else
-GUARDED = {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}  # the latter: guessed too often, from the one address there is
-
-
-@dataclass
-class Door:
-    """A server and keys of every kind. Each request comes from an address of its own: who guesses often is told so."""
-
-    server: Server
-    data: Path
-    keys: dict[str, str] = field(default_factory=dict)
-    _addresses: Iterator[int] = field(default_factory=lambda: count(1))
-
-    def create(self, name: str, tenant: str, *scopes: str, expires_s: float | None = None) -> None:
-        id = new_id()
-        self.keys[name] = new_secret(id)
-        digest = digest_of(self.keys[name].encode())
-        KeyStore(self.data).add(Key(id, tenant, frozenset(scopes), 1.0, digest, expires_s=expires_s))
-
-    def revoke(self, name: str) -> None:
-        KeyStore(self.data).revoke(self.keys[name].split("_")[1], 2.0)
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        key: str = "",
-        body: bytes = b"",
-        *,
-        admin: bool = False,
-        address: str = "",
-        headers: dict[str, str] | None = None,
-    ) -> Reply:
-        number = next(self._addresses)
-        source = address or f"127.{1 + number // 65000}.{number // 250 % 250}.{number % 250 + 1}"
-        port = self.server.admin_port if admin else self.server.port
-        connection = HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))
-        given = {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key else {}
-        try:
-            connection.request(method, path, body or None, given | (headers or {}))
-            answer = connection.getresponse()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
-
-    def walk(self, route: Route, key: str = "", pipeline: str = "identity") -> Reply:
-        path = path_of(route, pipeline)
-        return self.ask(route.method.decode(), path, key, admin=route.plane == "admin")
-
-
-def path_of(route: Route, pipeline: str = "identity") -> str:
-    values = {"version": "1", "id": "0" * 32, "repository": "r", "asset": "try.js"}
-    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], pipeline), route.pattern)
 
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    root, data = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("data")
-    for name, graph in (("identity", fixtures_onnx.identity), ("add", fixtures_onnx.add)):
-        (root / name / "1").mkdir(parents=True)
-        graph(root / name / "1" / "model.onnx")
-    settings = {"auth.required": "true", "grpc.serve": "on", "data.model_control": "true"}
-    making = Door(None, data)  # type: ignore[arg-type]  # keys are there before the server is
-    making.create("infer", "acme", "infer")
-    making.create("identity", "acme", "infer:identity")
-    making.create("jobs", "acme", "jobs")
-    making.create("receipts", "acme", "receipts")
-    making.create("other", "zeta", "infer", "receipts")
-    making.create("admin", "ops", "admin")
-    making.create("expired", "acme", "infer", "admin", "receipts", "jobs", expires_s=2.0)
-    making.create("revoked", "acme", "infer", "admin", "receipts", "jobs")
-    making.revoke("revoked")
-    making.keys["wrong"] = making.keys["infer"][:-1] + ("A" if making.keys["infer"][-1] != "A" else "B")
-    with serving(root, data=data, settings=settings) as server:
-        making.server = server
-        yield making
-
-
-RIGHT = {"infer": "infer", "read": "infer", "receipts": "receipts", "admin": "admin"}
-LESS = {"infer": "jobs", "receipts": "infer", "admin": "infer"}
-"""Scope of a route -> a key that has it, and one that has others."""
+    with opened(tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("data")) as door:
+        yield door
 
 
 def named(route: Route) -> str:
@@ -113,16 +32,16 @@ def named(route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", HTTP_ROUTES, ids=named)
-def test_only_health_is_open(door: Door, route: Route) -> None:
+def test_a1_only_health_and_the_page_are_open(door: Door, route: Route) -> None:
     if route.scope == "open":
         assert door.walk(route).status in (200, 404, 501)
-        assert "health" in route.summary or route.endpoint in {"live", "ready", "ping", "alive", "version"}
+        assert route.endpoint in {"live", "ready", "ping", "alive", "version", "try_page", "try_page_asset"}
     else:
         assert (door.walk(route).status, door.walk(route).code) == (401, "unauthenticated")
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=named)
-def test_a_key_that_is_wrong_expired_or_revoked_opens_nothing_and_is_told_the_same(door: Door, route: Route) -> None:
+def test_a1_a_key_that_is_wrong_expired_or_revoked_opens_nothing_and_is_told_the_same(door: Door, route: Route) -> None:
     replies = [door.walk(route, key) for key in ("wrong", "expired", "revoked")]
     assert [reply.status for reply in replies] == [401] * 3
     assert len({re.sub(rb"[0-9a-f]{32}", b"", reply.body) for reply in replies}) == 1
@@ -130,21 +49,21 @@ def test_a_key_that_is_wrong_expired_or_revoked_opens_nothing_and_is_told_the_sa
 
 
 @pytest.mark.parametrize("route", [route for route in CLOSED if route.scope != "read"], ids=named)
-def test_a_key_for_something_else_is_forbidden_and_the_right_one_is_not(door: Door, route: Route) -> None:
+def test_a1_a_key_for_something_else_is_forbidden_and_the_right_one_is_not(door: Door, route: Route) -> None:
     assert (door.walk(route, LESS[route.scope]).status, door.walk(route, LESS[route.scope]).code) == (403, "forbidden")
     right = door.walk(route, RIGHT[route.scope], "nothing")  # a pipeline that is not there: nothing is unloaded
     assert right.status not in (401, 403), right.body
 
 
 @pytest.mark.parametrize("route", [route for route in CLOSED if route.scope == "read"], ids=named)
-def test_what_is_said_of_a_pipeline_is_for_those_who_may_ask_it(door: Door, route: Route) -> None:
+def test_a1_what_is_said_of_a_pipeline_is_for_those_who_may_ask_it(door: Door, route: Route) -> None:
     one = re.search(r"\{(pipeline|model)\}", route.pattern) is not None or route.endpoint == "tei_info"
     assert door.walk(route, "infer").status not in (401, 403)
     other = door.walk(route, "identity", "add")
     assert other.status == (404 if route.endpoint in {"tei_info"} else 403) if one else other.status == 200, other.body
 
 
-def test_whether_there_is_a_pipeline_is_not_told_to_those_who_may_not_ask_it(door: Door) -> None:
+def test_a5_whether_there_is_a_pipeline_is_not_told_to_those_who_may_not_ask_it(door: Door) -> None:
     for path in ("/v2/models/{}", "/v2/models/{}/ready", "/v1/models/{}", "/models/{}"):
         there, nowhere = (door.ask("GET", path.format(name), "identity") for name in ("add", "nix"))
         assert (there.status, nowhere.status) == (403, 403)
@@ -152,7 +71,7 @@ def test_whether_there_is_a_pipeline_is_not_told_to_those_who_may_not_ask_it(doo
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=named)
-def test_no_other_way_to_write_a_path_goes_round_the_door(door: Door, route: Route) -> None:
+def test_a1_no_other_way_to_write_a_path_goes_round_the_door(door: Door, route: Route) -> None:
     path, admin = path_of(route), route.plane == "admin"
     # Of a placeholder's segment any case is another value, and is asked for like it.
     variants = [
@@ -169,7 +88,7 @@ def test_no_other_way_to_write_a_path_goes_round_the_door(door: Door, route: Rou
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=named)
-def test_no_other_method_goes_round_the_door(door: Door, route: Route) -> None:
+def test_a1_no_other_method_goes_round_the_door(door: Door, route: Route) -> None:
     path, admin = path_of(route), route.plane == "admin"
     for method in ("HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "QUERY", "POST", "GET"):
         opened = any(other.scope == "open" and path_of(other) == path for other in HTTP_ROUTES)
@@ -177,7 +96,7 @@ def test_no_other_method_goes_round_the_door(door: Door, route: Route) -> None:
             assert door.ask(method, path, admin=admin).status == 401
 
 
-def test_lists_show_a_caller_what_it_may_see(door: Door) -> None:
+def test_a5_lists_show_a_caller_what_it_may_see(door: Door) -> None:
     def seen(key: str) -> list[set[str]]:
         stats = {each["name"] for each in door.ask("GET", "/v2/models/stats", key).json["model_stats"]}
         tags = {tag["name"] for tag in door.ask("GET", "/openapi.json", key).json["tags"]} & {"add", "identity"}
@@ -190,25 +109,28 @@ def test_lists_show_a_caller_what_it_may_see(door: Door) -> None:
     assert seen("jobs") == [set()] * 5
 
 
-def test_a_request_that_names_no_pipeline_is_for_the_only_one_its_caller_may_ask(door: Door) -> None:
+def test_a1_a_request_that_names_no_pipeline_is_for_the_only_one_its_caller_may_ask(door: Door) -> None:
     csv = {"Content-Type": "application/json"}
     body = b'{"instances": [[1, 2, 3, 4]]}'
     assert door.ask("POST", "/invocations", "identity", body, headers=csv).json == {"predictions": [[1, 2, 3, 4]]}
     assert door.ask("POST", "/invocations", "infer", body, headers=csv).code == "pipeline_not_found"
+    none = door.ask("POST", "/invocations", "nothing there", body, headers=csv)
+    assert (none.status, none.code) == (404, "pipeline_not_found")
+    assert b"no pipeline is served that this caller may ask" in none.body
 
 
-def test_health_names_no_pipeline(door: Door) -> None:
+def test_a1_health_names_no_pipeline(door: Door) -> None:
     assert door.ask("GET", "/ready", admin=True).json == {"ready": True}
     assert door.ask("GET", "/v2/health/ready").status == 200
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_case_of_bearer_does_not_count(door: Door, scheme: str) -> None:
+def test_a2_the_case_of_bearer_does_not_count(door: Door, scheme: str) -> None:
     assert door.ask("GET", "/v2", headers={"Authorization": f"{scheme} {door.keys['jobs']}"}).status == 200
 
 
 @pytest.mark.parametrize("name", ["X-API-Key", "x-api-key", "api-key"])
-def test_a_key_may_stand_where_other_clients_put_it(door: Door, name: str) -> None:
+def test_a2_a_key_may_stand_where_other_clients_put_it(door: Door, name: str) -> None:
     assert door.ask("GET", "/v2", headers={name: door.keys["jobs"]}).status == 200
 
 
@@ -232,24 +154,25 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_credential_is_refused_by_its_kind(door: Door, case: str) -> None:
+def test_a2_a_hostile_credential_is_refused_by_its_kind(door: Door, case: str) -> None:
     with socket.create_connection(("127.0.0.1", door.server.port), 10, (f"127.200.0.{len(case) + 1}", 0)) as client:
         client.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + HOSTILE[case] + b"\r\n\r\n")
         status = int(b"".join(iter(lambda: client.recv(65536), b"")).split(b" ", 2)[1])
     assert status == (400 if case.startswith(("two", "NUL", "X-API-Key twice")) else 401)
 
 
-def test_a_receipt_is_for_its_own_tenant_and_administrators(door: Door) -> None:
+def test_a5_a_receipt_is_for_its_own_tenant_and_administrators(door: Door) -> None:
     id = door.ask("POST", "/v2/models/identity/infer", "infer", BODY).headers["x-request-id"]
     unknown = door.ask("GET", f"/receipts/{'0' * 32}", "other", admin=True)
     foreign = door.ask("GET", f"/receipts/{id}", "other", admin=True)
     assert (foreign.status, foreign.json["detail"]) == (404, unknown.json["detail"])
     assert foreign.code == unknown.code == "receipt_not_found"
-    own = door.ask("GET", f"/receipts/{id}", "receipts", admin=True)
-    assert (own.json["tenant"], own.json["key"]) == ("acme", door.keys["infer"].split("_")[1])
+    for key in ("receipts", "admin"):
+        seen = door.ask("GET", f"/receipts/{id}", key, admin=True)
+        assert (seen.json["tenant"], seen.json["key"]) == ("acme", door.keys["infer"].split("_")[1])
 
 
-def test_an_idempotency_key_is_of_one_tenant_and_of_those_who_may_do_the_same(door: Door) -> None:
+def test_a5_an_idempotency_key_is_of_one_tenant_and_of_those_who_may_do_the_same(door: Door) -> None:
     def ask(key: str) -> Reply:
         return door.ask("POST", "/v2/models/identity/infer", key, BODY, headers={"Idempotency-Key": "k"})
 
@@ -260,7 +183,7 @@ def test_an_idempotency_key_is_of_one_tenant_and_of_those_who_may_do_the_same(do
     assert replies[3].headers["x-request-id"] == replies[0].headers["x-request-id"]
 
 
-def test_guessing_is_bounded_for_the_guesser_alone(door: Door) -> None:
+def test_a6_guessing_is_bounded_for_the_guesser_alone(door: Door) -> None:
     guesses = [
         door.ask("GET", "/v2", f"guess{n}", address="127.201.0.1", headers={"X-Forwarded-For": f"10.0.0.{n}"}).status
         for n in range(200)
@@ -273,99 +196,32 @@ def test_guessing_is_bounded_for_the_guesser_alone(door: Door) -> None:
     assert door.ask("GET", "/v2", "guess", address="127.201.0.2").status == 401
 
 
-def test_what_can_be_reached_from_outside_does_not_start_without_keys(tmp_path: Path) -> None:
+def test_a9_what_can_be_reached_from_outside_does_not_start_without_keys(tmp_path: Path) -> None:
     done = forwardpass("serve", tmp_path, "--set", "data.host=0.0.0.0", data=tmp_path, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "auth.required" in line and "data.host" in line
 
 
-def test_the_operator_s_paths_are_not_on_the_data_plane(door: Door) -> None:
+def test_a_store_of_keys_that_cannot_be_read_at_the_start_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    fixtures_onnx.identity(tmp_path / "identity.onnx")
+    done = forwardpass("serve", tmp_path / "identity.onnx", "--set", "auth.required=true", data=tmp_path, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert str(tmp_path / FILE) in line and "is of user" in line
+
+
+def test_a10_the_operator_s_paths_are_not_on_the_data_plane(door: Door) -> None:
     for route in HTTP_ROUTES:
         if route.plane == "admin" and not any(path_of(o) == path_of(route) for o in HTTP_ROUTES if o.plane == "data"):
             assert door.ask(route.method.decode(), path_of(route), "admin").status == 404
 
 
 @pytest.mark.parametrize("header", ["X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Prefix", "X-Forwarded-Host"])
-def test_no_header_is_believed_to_say_another_path_or_caller(door: Door, header: str) -> None:
+def test_a10_no_header_is_believed_to_say_another_path_or_caller(door: Door, header: str) -> None:
     assert door.ask("GET", "/v2/models/add", "identity", headers={header: "/v2/models/identity"}).status == 403
     assert door.ask("GET", "/v2", headers={header: "/v2/health/live", "X-Forwarded-For": "127.0.0.1"}).status == 401
-
-
-def grpc_code(door: Door, route: Route, key: str = "", **members: Any) -> str:
-    name = route.pattern.rpartition("/")[2]
-    metadata = (("authorization", f"Bearer {door.keys.get(key, key)}"),) if key else ()
-    with channel(door.server.grpc_port) as client:
-        try:
-            if name == "ModelStreamInfer":
-                list(client.stream([infer_request("nothing", "x", "FP32", [1, 4], bytes(16))], metadata=metadata))
-            else:
-                request = {"Check": "HealthCheckRequest"}.get(name, f"{name}Request")
-                method = "grpc.health.v1.Health/Check" if name == "Check" else name
-                client.ask(method, classes()[request](**members), metadata=metadata)
-        except grpc.RpcError as error:
-            return str(error.code().name)
-    return "OK"
-
-
-@pytest.mark.parametrize("route", GRPC_ROUTES, ids=lambda route: str(route.pattern))
-def test_every_method_of_grpc_wants_a_key_with_its_scope(door: Door, route: Route) -> None:
-    if route.scope == "open":
-        assert grpc_code(door, route) == "OK"
-        return
-    assert grpc_code(door, route) == "UNAUTHENTICATED"
-    assert {grpc_code(door, route, key) for key in ("wrong", "expired", "revoked")} <= GUARDED
-    assert grpc_code(door, route, RIGHT[route.scope]) not in GUARDED | {"PERMISSION_DENIED"}
-    if route.scope in LESS and not route.pattern.endswith("ModelStreamInfer"):
-        assert grpc_code(door, route, LESS[route.scope]) == "PERMISSION_DENIED"
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [(("authorization", "Bearer a"), ("authorization", "Bearer b")), (("authorization", "Bearer a"), ("api-key", "b"))],
-)
-def test_two_keys_of_one_call_are_refused(door: Door, metadata: Any) -> None:
-    with channel(door.server.grpc_port) as client, pytest.raises(grpc.RpcError) as refused:
-        client.ask("ServerMetadata", classes()["ServerMetadataRequest"](), metadata=metadata)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-def test_over_grpc_a_pipeline_is_for_those_who_may_ask_it(door: Door) -> None:
-    metadata = (("x-api-key", door.keys["identity"]),)
-    with channel(door.server.grpc_port) as client:
-        client.infer(infer_request("identity", "x", "FP32", [1, 4], bytes(16)), metadata=metadata)
-        for method in ("ModelMetadata", "ModelConfig", "ModelReady", "ModelStatistics"):
-            with pytest.raises(grpc.RpcError) as refused:
-                client.ask(method, classes()[f"{method}Request"](name="add"), metadata=metadata)
-            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        asked = [infer_request("add", "x", "FP32", [1, 4], bytes(16))]
-        assert "infer:add" in next(iter(client.stream(asked, metadata=metadata))).error_message
-        (statistics,) = client.ask("ModelStatistics", classes()["ModelStatisticsRequest"](), metadata=metadata)[
-            0
-        ].model_stats
-        assert statistics.name == "identity"
-
-
-def test_a_stream_ends_once_its_key_is_revoked(door: Door) -> None:
-    door.create("streaming", "acme", "infer")
-    metadata = (("authorization", f"Bearer {door.keys['streaming']}"),)
-    wait_until(lambda: door.ask("GET", "/v2", "streaming").status == 200, REVOKED_WITHIN_S)
-    revoked = False
-
-    def requests() -> Iterator[Any]:
-        yield infer_request("identity", "x", "FP32", [1, 4], bytes(16))
-        wait_until(lambda: revoked)
-        yield infer_request("identity", "x", "FP32", [1, 4], bytes(16))
-
-    with channel(door.server.grpc_port) as client:
-        answers = client.stream(requests(), metadata=metadata)
-        assert next(answers).error_message == ""
-        door.revoke("streaming")
-        wait_until(lambda: door.ask("GET", "/v2", "streaming").status == 401, REVOKED_WITHIN_S)
-        revoked = True
-        with pytest.raises(grpc.RpcError) as refused:
-            next(answers)
-    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_no_key_is_in_the_log_or_the_metrics(door: Door) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import forwardpass as product
 
 
-def test_a_key_is_only_compared_in_constant_time_and_only_by_its_digest() -> None:
+def test_a3_a_key_is_only_compared_in_constant_time_and_only_by_its_digest() -> None:
     """A3 as structure: what is secret meets ``hmac.compare_digest`` over SHA-256 digests, and no ``==`` anywhere."""
     package = Path(product.__file__).parent
     files = [

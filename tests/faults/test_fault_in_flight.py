@@ -33,7 +33,7 @@ def status_of_a_huge_one(server: Server) -> str:
     piece = memoryview(bytes(4 * MIB))
     with socket.create_connection(("127.0.0.1", server.port), 60) as client:
         try:
-            client.sendall(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (PATH, BODY_BYTES))
+            client.sendall(b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (PATH, BODY_BYTES))
             for _ in range(BODY_BYTES // len(piece)):
                 client.sendall(piece)
         except OSError:
@@ -67,7 +67,7 @@ def test_v10_messages_of_grpc_and_bodies_of_http_have_one_room(server: Server) -
     with ExitStack() as stack:
         for size in (*[37 * MIB] * 6, MIB + MIB // 2):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
-            client.sendall(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (PATH, size + 1))
+            client.sendall(b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (PATH, size + 1))
             client.sendall(bytes(size))
         calls = stack.enter_context(channel(server.grpc_port))
         wait_until(lambda: outcome(calls, MIB) == "bytes_in_flight_full", 10)

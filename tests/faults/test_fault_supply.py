@@ -16,6 +16,11 @@ from tests.faults.faulty import MODEL, settle, write_own
 from tests.pipeline.model_files import pickled, zipped
 from tests.serving import Reply, Server, command, forwardpass, serving, wait_until
 
+from forwardpass.core.errors import Misconfigured
+from forwardpass.execution.kinds import kinds
+from forwardpass.pipeline.repository import scan, take_in
+from forwardpass.pipeline.trust import Trust
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 WATCHED = """
@@ -71,7 +76,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory, findings: Path) -> Iterato
     hook.mkdir()
     told = f"def report(why):\n    with open({str(findings)!r}, 'a') as file:\n        file.write(why + '\\n')\n"
     places = setup(SOURCE, (), (str(root), str(Path.cwd())), (str(data), str(findings)))
-    (hook / "sitecustomize.py").write_text(f"import os\n{places}{told}{WATCH}")
+    begun = "report('watching ' + str(os.getpid()))\n"
+    (hook / "sitecustomize.py").write_text(f"import os\n{places}{told}{WATCH}{begun}")
     with serving(models, data=data, environment={"PYTHONPATH": str(hook)}, settings={"grpc.serve": "on"}) as server:
         yield server
 
@@ -101,7 +107,7 @@ def test_r3_a_request_that_would_be_code_elsewhere_is_refused_and_nothing_of_it_
 ) -> None:
     path, body, kind, headers = BAD[name]
     assert 400 <= ask(watched, path, body, kind, **headers) < 500
-    assert not findings.exists(), findings.read_text()
+    assert findings.read_text() == f"watching {watched.process.pid}\n"
 
 
 def test_r3_neither_front_nor_worker_runs_anything_but_the_library_and_trusted_code(
@@ -112,7 +118,7 @@ def test_r3_neither_front_nor_worker_runs_anything_but_the_library_and_trusted_c
         assert answer.json["outputs"]["found"] == "", answer.body
         assert watched.infer("plain", "x", "FP32", [1, 4], [1, 2, 3, 4]).status == 200
     assert watched.get("/metrics", admin=True).status == watched.get("/status", admin=True).status == 200
-    assert not findings.exists(), findings.read_text()
+    assert findings.read_text() == f"watching {watched.process.pid}\n"
 
 
 def test_r3_the_hook_finds_what_it_is_to_find(tmp_path: Path) -> None:
@@ -129,17 +135,29 @@ def test_r3_the_hook_finds_what_it_is_to_find(tmp_path: Path) -> None:
         "wrote to",
         "started",
         "os.system",
+        "connected to ('192.0.2.1', 9)",
+        "connected to ('192.0.2.2', 9)",
+        "loaded the library",
+        "opened by a relative name ../x",
     ):
         assert expected in said, done
 
 
 ACTS = """
-import marshal, pickle, subprocess
+import ctypes, marshal, pickle, socket, subprocess
 code = compile("1", "made-up", "eval")
 eval(code)
 marshal.loads(marshal.dumps(1))
 pickle.loads(pickle.dumps(int))
-for act in (lambda: open("/root/x"), lambda: open("x", "w"), lambda: subprocess.run(["true"]), lambda: os.system("true")):
+udp, tcp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket()
+tcp.setblocking(False)
+ours = {"os": os}
+exec(compile("def opened(): os.open('../x', os.O_RDONLY)", SOURCE + "/made-up", "exec"), ours)
+for act in (
+    lambda: open("/root/x"), lambda: open("x", "w"), lambda: subprocess.run(["true"]), lambda: os.system("true"),
+    lambda: tcp.connect(("192.0.2.1", 9)), lambda: udp.sendto(b"", ("192.0.2.2", 9)),
+    lambda: ctypes.CDLL("./nothing.so"), ours["opened"],
+):
     try:
         act()
     except OSError:
@@ -191,6 +209,7 @@ def _socket(place: Path) -> None:
 
 @pytest.mark.parametrize("name", R5)
 def test_r5_what_is_no_finished_regular_file_is_refused_before_it_is_read(tmp_path: Path, name: str) -> None:
+    store = tmp_path / "data" / "store"
     place, said = R5[name]
     folder = tmp_path / "m" / "1"
     fixtures_onnx.identity(folder / "model.onnx")
@@ -199,9 +218,9 @@ def test_r5_what_is_no_finished_regular_file_is_refused_before_it_is_read(tmp_pa
     except PermissionError:
         pytest.skip("only root can make a device")
     settle(folder)
-    done = forwardpass("check", "--static", folder, data=tmp_path / "data", check=False)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-    assert list((tmp_path / "data" / "store").iterdir()) == []
+    with pytest.raises(Misconfigured, match=said):
+        take_in(scan(folder).found[0], store, kinds=kinds(), trusted=Trust(tmp_path / "data" / "trusted"))
+    assert list(store.iterdir()) == []
 
 
 # -- signed versions only
@@ -216,10 +235,12 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_server_with_signers_serves_what_they_signed_and_nothing_else(tmp_path: Path, key: Path) -> None:
     models, data = tmp_path / "models", tmp_path / "data"
-    for name in ("signed", "unsigned"):
+    for name in ("signed", "unsigned", "nonsense"):
         fixtures_onnx.identity(models / name / "1" / "model.onnx")
     settle(models)
     forwardpass("sign", models / "signed", "--key", key, data=data)
+    claims = (models / "signed" / "1" / "pipeline.sig").read_text().replace('"signature": "', '"signature": "\\u00e9')
+    (models / "nonsense" / "1" / "pipeline.sig").write_text(claims)
     signer = json.loads((models / "signed" / "1" / "pipeline.sig").read_text())["signatures"][0]["key"]
     with serving(models, data=data, settings={"run.signers": [f"{key}.pub"]}, ready=False) as server:
         answer = _answered(server)
@@ -227,6 +248,7 @@ def test_a_server_with_signers_serves_what_they_signed_and_nothing_else(tmp_path
         receipt = server.get(f"/receipts/{answer.headers['x-request-id']}", admin=True).json
         assert receipt["signers"] == [signer]
         assert "nobody has signed this version" in server.status()["failures"]["unsigned/1"]
+        assert server.status()["failures"]["nonsense/1"]
         refused = server.call("POST", "/pipelines/unsigned/versions/1/load", admin=True)
         assert (refused.status, refused.code) == (422, "not_signed")
 

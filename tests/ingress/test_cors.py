@@ -11,6 +11,7 @@ from forwardpass.ingress.cors import TAKEN, Origins
 from forwardpass.ingress.dialects import turns
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import DECIDING
+from forwardpass.ingress.identity import credentials
 
 PAGE = "https://app.example"
 ASKING = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
@@ -57,11 +58,29 @@ def test_a_page_is_of_the_server_only_by_a_name_that_cannot_be_rebound(host: str
     assert small.ask(headers={"Host": host}).status == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "peer", "status"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1", 200), ("[::1]:8000", "127.0.0.1", 200), ("LOCALHOST", "127.0.0.1", 200),
+        ("evil.example:8000", "127.0.0.1", 421), ("localhost.evil.example", "127.0.0.1", 421), ("", "127.0.0.1", 200),
+        ("evil.example", "", 200),
+    ],
+)  # fmt: skip
+def test_where_anybody_may_ask_a_name_that_was_rebound_to_this_machine_is_not_served(
+    host: str, peer: str, status: int
+) -> None:
+    """Also a GET, which carries no origin; but for Unix sockets, which no page can reach, and HTTP/1.0 without a Host."""
+    small = SmallPlane(Edge(Origins(own_only=True)), counting)
+    for method, path in ((b"POST", "/infer/p"), (b"GET", "/about"), (b"GET", "/live"), (b"GET", "/nowhere")):
+        expected = 404 if path == "/nowhere" and status == 200 else status
+        assert small.ask(headers={"Host": host}, method=method, path=path, peer=peer).status == expected
+
+
 def test_every_header_that_is_read_may_be_sent_by_a_page() -> None:
     ingress = Path(forwardpass.__file__).parent / "ingress"
     text = "".join(source.read_text() for source in [*ingress.glob("*.py"), *ingress.glob("dialects/*.py")])
     read = {name for found in READ.findall(text) for name in found if name}
-    read |= {name.decode() for name in (*turns.HEADERS, *DECIDING)}
+    read |= {name.decode() for name in (*turns.HEADERS, *DECIDING, *credentials.HEADERS)}
     assert {"x-amzn-sagemaker-target-model", "x-request-priority", "inference-header-content-length"} <= read
     assert read - BY_BROWSERS - TAKEN == set()
 

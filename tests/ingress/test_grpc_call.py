@@ -27,12 +27,14 @@ from tests.grpc_calls import channel, infer_request
 from tests.ingress.small_plane import SmallPlane, counting
 from tests.ingress.test_grpc_connection import Client, in_a_loop
 
+from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import monotonic_s
+from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.inference import Inference
-from forwardpass.ingress.message import HttpLimits
+from forwardpass.ingress.message import HttpLimits, HttpRequest
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.sockets import at_port
 
@@ -40,6 +42,7 @@ OPEN = frame(HEADERS, END_HEADERS, 1, head("ModelStreamInfer", grpc_encoding="gz
 LARGE = infer_request("p", "x", "FP32", [1, 5000], os.urandom(20_000))
 PACKED = message(gzip.compress(LARGE.SerializeToString()), 1)  # enough to be unpacked in a thread
 HALF = REQUEST[:20]
+NOBODY_ASKED = Edge()
 
 
 class Slowly(Inference):
@@ -59,10 +62,12 @@ class Slowly(Inference):
 
 
 @asynccontextmanager
-async def served(inference: Slowly, limits: HttpLimits) -> AsyncIterator[tuple[GrpcServer, int]]:
+async def served(
+    inference: Slowly, limits: HttpLimits, edge: Edge = NOBODY_ASKED
+) -> AsyncIterator[tuple[GrpcServer, int]]:
     """A server and its port."""
     routes = routes_of("data", "grpc")
-    plane = GrpcPlane(inference, routes, {route.endpoint: counting for route in routes}, Edge(), monotonic_s)
+    plane = GrpcPlane(inference, routes, {route.endpoint: counting for route in routes}, edge, monotonic_s)
     server, sock = GrpcServer(plane, limits, monotonic_s), at_port("data", "127.0.0.1", 0)
     await server.start(sock=sock)
     try:
@@ -91,6 +96,44 @@ async def test_a_client_that_stops_in_the_middle_of_a_message_by_itself_is() -> 
     async with served(inference, HttpLimits(body_grace_s=0.1)) as (_, port), raw(port) as client:
         client.say(OPEN, frame(DATA, 0, 1, REQUEST * 3 + HALF))
         assert b"body_too_slow" in (await said(client))[1]
+
+
+@in_a_loop
+async def test_a_stream_without_any_message_is_not_held_open() -> None:
+    async with served(Slowly(each_s=0.0), HttpLimits(body_grace_s=0.1)) as (_, port), raw(port) as client:
+        client.say(OPEN)
+        assert b"body_too_slow" in (await said(client))[1]
+
+
+class Whoever:
+    """Everybody is known for so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+
+    async def caller(self, http: HttpRequest) -> Caller:
+        self._looks -= 1
+        if self._looks < 0:
+            raise Refused(Code.UNAUTHENTICATED, "nobody knows you")
+        return ANONYMOUS
+
+    def knows(self, caller: Caller) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("looks", "answered"), [(0, 0), (1, 0), (3, 1)])
+def test_a_silent_stream_of_one_who_is_known_no_more_ends(looks: int, answered: int) -> None:
+    """Whoever was never known is refused before any message is read."""
+    asyncio.run(silent(looks, answered))
+
+
+async def silent(looks: int, answered: int) -> None:
+    inference = Slowly(each_s=0.0)
+    inference.open.set()
+    async with served(inference, HttpLimits(), Edge(identity=Whoever(looks))) as (_, port), raw(port) as client:
+        client.say(OPEN, *[frame(DATA, 0, 1, REQUEST)] * answered)
+        count, trailers = await said(client)
+    assert (count, field(b"grpc-status", b"16") in trailers) == (answered, True), trailers
 
 
 AFTER = {

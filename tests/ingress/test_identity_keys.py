@@ -154,7 +154,30 @@ def test_a_store_without_keys_says_how_to_make_one(tmp_path: Path, caplog: pytes
     with caplog.at_level(logging.WARNING, "forwardpass.identity"):
         within(KeyStore(tmp_path), nothing)
     (line,) = caplog.records
-    assert "forwardpass keys create" in str(getattr(line, "event", ""))
+    command = f"forwardpass keys create --tenant NAME --scope infer --set run.data={tmp_path}"
+    assert getattr(line, "event", {}) == {"command": command}
+
+
+def test_a_quota_for_a_key_that_nobody_has_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At the start, and after a change that takes another one away; not over and over."""
+    store, expected = put(tmp_path), ("k1", "batch-jobs", "token:alice")
+
+    def told() -> list[list[str]]:
+        warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+        return [record.event["keys"] for record in warnings]  # type: ignore[attr-defined]  # given as extra
+
+    async def run() -> None:
+        async with KnownCallers(store, FakeClock(), expected=expected).watched():
+            assert told() == [["batch-jobs", "token:alice"]]
+            (tmp_path / FILE).unlink()
+            put(tmp_path, "k2")
+            async with asyncio.timeout(10):
+                while len(told()) < 2:
+                    await asyncio.sleep(0.05)
+
+    with caplog.at_level(logging.WARNING, "forwardpass.identity"):
+        asyncio.run(run())
+    assert told()[1:] == [["batch-jobs", "k1", "token:alice"]]
 
 
 def test_a_key_that_expires_is_known_no_more(tmp_path: Path) -> None:

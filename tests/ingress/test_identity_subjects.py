@@ -78,5 +78,5 @@ def test_a_name_has_one_form_however_it_is_written(written: str, normal: str) ->
      r"CN=\FF", "CN=a,,O=b", "C N=a", "CN=a+", "CN=a\0"],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(written: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # whatever it says: the command line tells the form
+    with pytest.raises(ValueError):  # whatever it says: the command line tells the form
         normal_subject(written)

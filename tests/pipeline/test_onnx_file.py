@@ -105,6 +105,18 @@ def test_sizes_of_a_tensor_are_read_packed_too(tmp_path: Path) -> None:
     assert look_into(tmp_path / "m.onnx") == (External("w", "a.bin", 0, 60),)
 
 
+@pytest.mark.parametrize("form", ["packed", "one by one"])
+@pytest.mark.parametrize("count", [17, 3000, 100_000])
+def test_a_tensor_of_more_dimensions_than_any_has_is_refused(tmp_path: Path, form: str, count: int) -> None:
+    size = b"\xff" * 8 + b"\x7f"  # 2^63 - 1
+    dims = inside(1, size * count) if form == "packed" else (b"\x08" + size) * count
+    tensor = external("w", {"location": "a.bin"}, dims=()).SerializeToString() + dims
+    path = written(tmp_path, model_with())
+    path.write_bytes(path.read_bytes() + inside(7, inside(5, tensor)))
+    with pytest.raises(Misconfigured, match="more than 16 dimensions"):
+        look_into(path)
+
+
 def inside(number: int, content: bytes) -> bytes:
     """A protobuf field that holds a message."""
     size = len(content)

@@ -71,7 +71,7 @@ def request(*records: Mapping[str, object]) -> Request:
 
 
 def test_the_most_is_a_token_a_byte_and_the_special_ones_of_each_pair_of_texts() -> None:
-    pipeline = Pipeline((Step("tokenize"),), price=PRICE)
+    pipeline = Pipeline((Step("tokenize", {"tokens_max": 256}),), price=PRICE)
     reserved = most(pipeline, Signature(TEXTS, ()), request({"query": "abc", "documents": ["ab", "cdé"]}))
     # [CLS] abc [SEP] ab [SEP] and [CLS] abc [SEP] cdé [SEP], a token a byte: 8 + 10
     assert reserved.tokens >= 18
@@ -94,6 +94,6 @@ def test_what_counts_no_tokens_reserves_none() -> None:
     ],
 )
 def test_rows_that_fail_by_our_fault_cost_nothing(failures: dict[int, Refused | Failed], use: Use) -> None:
-    version = Version("p", 1, "", "", Pipeline((Step("tokenize"),), price=PRICE))
+    version = Version("p", 1, "", "", Pipeline((Step("tokenize", {"tokens_max": 256}),), price=PRICE))
     answer = Answer(version, Signature((), (Field("y", "FP32"),)), {}, 3, failures, (), tokens=8)
     assert used(answer) == use

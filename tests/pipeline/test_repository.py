@@ -11,7 +11,7 @@ from forwardpass.core.errors import Code, Misconfigured
 from forwardpass.core.pipeline import Version
 from forwardpass.pipeline import definition, repository
 from forwardpass.pipeline.intake import Patience
-from forwardpass.pipeline.repository import Found, digest_of, load, scan, take_in
+from forwardpass.pipeline.repository import Found, digest_of, scan, take_in
 from forwardpass.pipeline.trust import Trust
 from forwardpass.steps.protocol import StepKind
 
@@ -420,29 +420,12 @@ def change(folder: Path) -> None:
     ],
 )
 def test_a_changed_store_is_found_at_the_next_load(
-    damage: Callable[[Path], object],
-    version: Path,
-    store: Path,
-    trust: Trust,
-    take: TakeIn,
-    step_kinds: Mapping[str, StepKind],
+    damage: Callable[[Path], object], version: Path, take: TakeIn
 ) -> None:
     taken = take(version)
-    assert load(store, taken.digest, "adder", 1, kinds=step_kinds, trusted=trust) == taken
+    assert take(version) == taken
     damage(Path(taken.folder))
     refusal(take, version, Code.DIGEST_MISMATCH)
-    with pytest.raises(Misconfigured) as caught:
-        load(store, taken.digest, "adder", 1, kinds=step_kinds, trusted=trust)
-    assert caught.value.code == Code.DIGEST_MISMATCH
-
-
-@pytest.mark.parametrize("digest", ["0" * 64, "", "..", "../store"])
-def test_a_version_that_was_never_taken_in_cannot_be_loaded(
-    digest: str, store: Path, trust: Trust, step_kinds: Mapping[str, StepKind]
-) -> None:
-    with pytest.raises(Misconfigured) as caught:
-        load(store, digest, "adder", 1, kinds=step_kinds, trusted=trust)
-    assert caught.value.code == Code.LOAD_FAILED
 
 
 def test_own_code_is_taken_in_only_when_its_digest_is_trusted(
@@ -458,18 +441,13 @@ def test_own_code_is_taken_in_only_when_its_digest_is_trusted(
     assert take(version) == replace(take(version), digest=digest, trusted=True)
 
 
-def test_trust_taken_back_counts_at_the_next_load(
-    version: Path, store: Path, trust: Trust, take: TakeIn, step_kinds: Mapping[str, StepKind]
-) -> None:
+def test_trust_taken_back_counts_at_the_next_load(version: Path, store: Path, trust: Trust, take: TakeIn) -> None:
     (version / "steps.py").write_text("def double(y: float) -> float:\n    return 2 * y\n")
     own = '[[steps]]\nuse = "steps:double"\noutput = "z"\ndatatype = "FP32"\n'
     (version / "pipeline.toml").write_text(DEFINITION + own)
     trust.add(digest_of(scan(version).found[0], store, patience=AT_ONCE), "")
-    digest = take(version).digest
-    trust.remove(digest)
-    with pytest.raises(Misconfigured) as caught:
-        load(store, digest, "adder", 1, kinds=step_kinds, trusted=trust)
-    assert caught.value.code == Code.NOT_TRUSTED
+    trust.remove(take(version).digest)
+    refusal(take, version, Code.NOT_TRUSTED)
 
 
 def test_drafts_of_a_killed_server_are_swept(version: Path, store: Path, take: TakeIn) -> None:

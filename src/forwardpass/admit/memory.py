@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 
-from forwardpass.admit.policy import DAY_S, State, fits, given_back, state_at
+from forwardpass.admit.policy import DAY_S, State, fits, settled, state_at, taken
 from forwardpass.admit.rules import Limit
 from forwardpass.admit.store import Taken, Wanted
 from forwardpass.core.clock import Clock, wall_s
@@ -16,7 +16,7 @@ LOOKED_AT = 64
 
 class MemoryStore:
     """What nobody has taken from is full. Of more than ``accounts_max`` accounts one is forgotten that is full again, or,
-    if none of the oldest is, the oldest bucket, then the oldest day's budget; never one of requests that run."""
+    if none of the oldest is, the oldest bucket, then the oldest day's budget; never one that a request holds."""
 
     def __init__(self, clock: Clock, wall: Callable[[], float] = wall_s, accounts_max: int = ACCOUNTS_MAX) -> None:
         self._clock = clock
@@ -48,39 +48,57 @@ class MemoryStore:
             if known is not None and state.at < known[1].at:  # the clock was set back: from now on it counts anew
                 self._states[account.name] = (limit, state)
             states.append(state)
-            granted = granted and fits(limit, state.used, amount)
+            granted = granted and fits(limit, state, amount)
         if granted:
-            for place, (account, amount) in enumerate(wanted):
-                states[place] = state = State(states[place].used + amount, states[place].at)
-                self._states.pop(account.name, None)
-                self._states[account.name] = (account.limit, state)
-            if len(self._states) > self._accounts_max:
-                self._forget(now_s, wall)
-        return Taken(self, wanted, [state.used for state in states], granted, now_s, wall)
+            self._keep(wanted, states)
+        return Taken(self, wanted, states, granted, now_s, wall)
 
-    def give(self, taken: Taken, back: Sequence[float]) -> None:
+    def book(self, wanted: Sequence[Wanted], known: Sequence[State]) -> Taken:
+        """Take what was granted elsewhere, where so much is ``used`` in ``known`` by all that take there."""
         now_s, wall = self._clock(), self._wall()
-        for (account, _), amount in zip(taken.wanted, back, strict=True):
-            known = self._states.get(account.name) if amount else None
+        states: list[State] = []
+        for (account, amount), elsewhere in zip(wanted, known, strict=True):
+            limit, own = account.limit, self._states.get(account.name)
+            at = wall if limit.kind == "day" else now_s
+            state = state_at(limit, own and own[1], at)
+            states.append(state._replace(used=elsewhere.used - (0.0 if limit.held else amount)))
+        self._keep(wanted, states)
+        return Taken(self, wanted, states, True, now_s, wall)
+
+    def settle(self, taken: Taken, used: Sequence[float]) -> None:
+        now_s, wall = self._clock(), self._wall()
+        for place, ((account, amount), spent) in enumerate(zip(taken.wanted, used, strict=True)):
+            known = self._states.get(account.name)
             if known is None:
                 continue
             limit = account.limit
             day = limit.kind == "day"
             state = state_at(limit, known[1], wall if day else now_s)
-            since = taken.wall_s // DAY_S if day else taken.now_s
-            state = given_back(limit, state, amount, since, now_s)
-            if limit.kind == "concurrent" and not state.used:
+            state = settled(limit, state, amount, spent, taken.wall_s // DAY_S if day else taken.now_s)
+            taken.states[place] = state
+            if limit.kind == "concurrent" and not state.held:
                 del self._states[account.name]
             else:
                 self._states[account.name] = (limit, state)
+        taken.now_s, taken.wall_s = now_s, wall
 
-    def _forget(self, now_s: float, wall: float) -> None:
+    def _keep(self, wanted: Sequence[Wanted], states: list[State]) -> None:
+        for place, (account, amount) in enumerate(wanted):
+            states[place] = taken(account.limit, states[place], amount)
+            self._states.pop(account.name, None)
+            self._states[account.name] = (account.limit, states[place])
+        if len(self._states) > self._accounts_max:
+            self._forget()
+
+    def _forget(self) -> None:
+        now_s, wall = self._clock(), self._wall()
         oldest = [
-            (name, limit, state_at(limit, state, wall if limit.kind == "day" else now_s).used)
+            (name, limit, state_at(limit, state, wall if limit.kind == "day" else now_s))
             for name, (limit, state) in islice(self._states.items(), LOOKED_AT)
         ]
-        full = [name for name, _, used in oldest if not used]
-        buckets = [name for name, limit, _ in oldest if limit.kind == "rate"]
-        days = [name for name, limit, _ in oldest if limit.kind == "day"]
+        free = [(name, limit, state.used) for name, limit, state in oldest if not state.held]
+        full = [name for name, _, used in free if not used]
+        buckets = [name for name, limit, _ in free if limit.kind == "rate"]
+        days = [name for name, limit, _ in free if limit.kind == "day"]
         for name in (full or buckets or days)[:1]:
             del self._states[name]

@@ -1,6 +1,7 @@
-"""What a limit's account allows: functions of what is used and the time, the same for every place accounts are kept in.
+"""What a limit's account allows: functions of what is used and held and the time, the same wherever accounts are kept.
 
-A bucket's state is how much of it is used and when that was so; of a day's budget, what is used and which day.
+What a request reserves is *held* until it ends, and held as it was: only what was used is refilled. So a busy caller
+gets all of its limit, however much more than it uses each request must reserve, and however long it takes.
 """
 
 import math
@@ -9,73 +10,88 @@ from typing import NamedTuple
 from forwardpass.admit.rules import Limit
 
 DAY_S = 86_400.0
-CONCURRENT_RETRY_S = 1.0
+UNKNOWN_RETRY_S = 1.0
 """When somebody else's request ends nobody knows."""
 _ROUNDING = 1e-9  # of the capacity: what sums of binary fractions may be off by
 
 
 class State(NamedTuple):
-    """``at``: seconds, of a day's budget the number of the day."""
+    """``used``, when that was so, of a day's budget which day that was, and ``held`` by requests that have not ended."""
 
-    used: float
-    at: float
+    used: float = 0.0
+    at: float = 0.0
+    held: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.used + self.held
 
 
 def state_at(limit: Limit, state: State | None, now_s: float) -> State:
-    """What is used at that time. A clock that was set back refills nothing, and locks nobody out."""
+    """What it is at that time; ``now_s`` is the wall clock's for a day's budget.
+
+    A clock that was set back refills nothing, and locks nobody out. What was held for a day that is over is let go.
+    """
     if limit.kind == "day":
         today = now_s // DAY_S
-        if state is None or not today <= state.at <= today + 1:
-            return State(0.0, today)
-        return state
+        return state if state is not None and today <= state.at <= today + 1 else State(at=today)
     if state is None:
-        return State(0.0, now_s)
-    if limit.kind == "concurrent":
-        return State(state.used, now_s)
-    return State(max(0.0, state.used - max(0.0, now_s - state.at) * limit.rate), now_s)
+        return State(at=now_s)
+    refilled = max(0.0, now_s - state.at) * limit.rate
+    return State(max(0.0, state.used - refilled), now_s, state.held)
 
 
-def fits(limit: Limit, used: float, amount: float) -> bool:
-    return used + amount <= limit.capacity * (1 + _ROUNDING)
+def fits(limit: Limit, state: State, amount: float) -> bool:
+    """Nothing always fits: who owes of a limit may ask what does not touch it."""
+    return not amount or state.total + amount <= limit.capacity * (1 + _ROUNDING)
 
 
-def wait_s(limit: Limit, used: float, amount: float, wall_s: float) -> float:
-    """Until there is room for so much more; 0 when there is. ``amount`` must fit into an empty account."""
-    if fits(limit, used, amount):
+def taken(limit: Limit, state: State, amount: float) -> State:
+    if limit.held:
+        return state._replace(held=state.held + amount)
+    return state._replace(used=state.used + amount)
+
+
+def settled(limit: Limit, state: State, amount: float, used: float, taken_at: float) -> State:
+    """After ``used`` of the ``amount`` that was taken at ``taken_at``, in the state's unit of time, was used in the end.
+
+    What was held for a day that is over changes nothing of another. What was not held, a bucket may have been refilled
+    with since: that is not credited twice, it would let more through than the limit.
+    """
+    if limit.kind == "day" and state.at != taken_at:
+        return state
+    if limit.held:
+        more = used if limit.kind != "concurrent" else 0.0
+        return State(state.used + more, state.at, max(0.0, state.held - amount))
+    back = max(0.0, amount - used - max(0.0, state.at - taken_at) * limit.rate)
+    return state._replace(used=max(0.0, state.used - back))
+
+
+def wait_s(limit: Limit, state: State, amount: float, wall_s: float) -> float:
+    """Until there may be room for so much more; 0 when there is. ``amount`` must fit into an empty account."""
+    if fits(limit, state, amount):
         return 0.0
     match limit.kind:
         case "rate":
-            return max(0.0, (used + amount - limit.capacity) / limit.rate)
+            missing = state.total + amount - limit.capacity
+            refilled = missing <= state.used * (1 + _ROUNDING)  # else somebody's request must end before
+            return missing / limit.rate if refilled else min(missing / limit.rate, UNKNOWN_RETRY_S)
         case "day":
-            return DAY_S - wall_s % DAY_S
+            return DAY_S - wall_s % DAY_S if state.used + amount > limit.capacity else UNKNOWN_RETRY_S
         case "concurrent":
-            return CONCURRENT_RETRY_S
+            return UNKNOWN_RETRY_S
 
 
-def given_back(limit: Limit, state: State, amount: float, taken: float, now_s: float) -> State:
-    """After giving back so much of what was taken at ``taken``, in the state's unit of time; less than 0: it took more.
-
-    A bucket may have been refilled since then what comes back now. That is not credited twice: it would let more
-    through than the limit. A budget of a day that is over stays as it is.
-    """
-    if limit.kind == "rate":
-        refilled = max(0.0, now_s - taken) * limit.rate if amount > 0 else 0.0
-        amount = max(0.0, amount - refilled) if amount > 0 else amount
-    elif limit.kind == "day" and state.at != taken:
-        return state
-    return State(max(0.0, state.used - amount), state.at)
-
-
-def left(limit: Limit, used: float) -> int:
+def left(limit: Limit, total: float) -> int:
     """How much may be taken now, in whole units."""
-    return max(0, math.floor(limit.capacity - used + _ROUNDING * limit.capacity))
+    return max(0, math.floor(min(limit.capacity, limit.capacity - total + _ROUNDING * limit.capacity)))
 
 
-def full_s(limit: Limit, used: float, wall_s: float) -> float:
+def full_s(limit: Limit, total: float, wall_s: float) -> float:
     """Seconds until nothing of it is used; of requests that run nobody knows."""
     match limit.kind:
         case "rate":
-            return used / limit.rate
+            return max(0.0, total) / limit.rate
         case "day":
             return DAY_S - wall_s % DAY_S
         case "concurrent":

@@ -1,5 +1,6 @@
 """A request's way through the quotas: in at the door, charged once it is decoded, settled when it has ended."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ from forwardpass.core.errors import Code, Refused
 
 KNOWN_MAX = 10_000
 """Callers whose accounts are remembered rather than found again."""
-RETRY_FACTOR_LEAST = 0.2  # added to a jitter of 0.8 and more, as nobody is to come back before there is room
+SPREAD_SHARE, SPREAD_S_MAX = 0.4, 10.0
+"""Who waits for the same thing comes back spread over this share of the wait, but no later than so long after it."""
 
 
 class Use(NamedTuple):
@@ -25,6 +27,7 @@ class Use(NamedTuple):
 
 
 NOTHING = Use()
+NONE: frozenset[str] = frozenset()
 _UNITS = {"rows_per_minute": "rows", "tokens_per_minute": "tokens", "cost_per_day": "cost"}
 
 
@@ -113,47 +116,46 @@ class Admission:
         if wanted:
             self._entered.append(await self._take(wanted))
 
-    async def weigh(self, body_bytes: int) -> None:
-        """Count the bytes of a body that came after the request had entered. Raises Refused as ``enter`` does."""
-        self._body_bytes = body_bytes
-        every = self._quotas.accounts(self._caller, "").entry
-        if self._pipeline:
-            every += self._quotas.accounts(self._caller, self._pipeline).entry
-        wanted = [(account, float(body_bytes)) for account in every if account.limit.name == "bytes_per_minute"]
-        if wanted:
-            self._entered.append(await self._take(wanted))
-
     @property
-    def charges(self) -> bool:
-        """Whether ``charge`` may take anything."""
-        return self._quotas.charges
+    def charges(self) -> frozenset[str]:
+        """What of a Use ``charge`` would take; it depends on who asks which pipeline."""
+        if not self._quotas.charges:
+            return NONE
+        return frozenset([_UNITS[account.limit.name] for account in self._work_accounts()])
 
     async def charge(self, reserved: Use) -> None:
         """Reserve what its work comes to at most.
 
         Raises Refused rate_limited, budget_exhausted, input_too_large; then all that was taken is given back.
         """
-        accounts = self._quotas.accounts(self._caller, "").work
-        if self._pipeline:
-            accounts += self._quotas.accounts(self._caller, self._pipeline).work
+        accounts = self._work_accounts()
         if accounts:
             wanted = [(account, float(getattr(reserved, _UNITS[account.limit.name]))) for account in accounts]
             self._work = await self._take(wanted)
             self._reserved = reserved
 
+    @property
+    def reserved(self) -> Use:
+        """What it comes to at most, as far as a limit depends on that."""
+        return self._reserved
+
     def settle(self, used: Use) -> None:
-        """Give back what was reserved and not used. Only the first call counts."""
+        """So much was used of what is reserved. Only the first call counts."""
         work, self._work = self._work, None
         if work is not None:
-            back = [getattr(self._reserved, unit) - getattr(used, unit) for unit in map(_unit, work.wanted)]
-            self._give(work, back)
+            work.settle([float(getattr(used, _UNITS[account.limit.name])) for account, _ in work.wanted])
 
     def leave(self) -> None:
-        """The request has ended. What was reserved and never settled stays charged: its work may have been done."""
-        self._work = None
+        """The request has ended. What was reserved and never settled is charged: its work may have been done."""
+        self.settle(self._reserved)
         entered, self._entered = self._entered, []
         for taken in entered:
-            self._give(taken, [float(account.limit.kind == "concurrent") for account, _ in taken.wanted])
+            if any(account.limit.held for account, _ in taken.wanted):
+                taken.settle([amount for _, amount in taken.wanted])
+
+    def _work_accounts(self) -> tuple[Account, ...]:
+        every = self._quotas.accounts(self._caller, "").work
+        return every + self._quotas.accounts(self._caller, self._pipeline).work if self._pipeline else every
 
     async def _take(self, wanted: Sequence[Wanted]) -> Taken:
         granted = False
@@ -171,16 +173,7 @@ class Admission:
             if not granted:  # a request that is refused, or given up here, costs nothing
                 entered, self._entered = self._entered, []
                 for before in entered:
-                    self._give(before, [amount for _, amount in before.wanted])
-
-    def _give(self, taken: Taken, back: Sequence[float]) -> None:
-        if any(back):
-            taken.give(back)
-            taken.used = [max(0.0, used - amount) for used, amount in zip(taken.used, back, strict=True)]
-
-
-def _unit(wanted: Wanted) -> str:
-    return _UNITS[wanted[0].limit.name]
+                    before.settle([0.0] * len(before.wanted))
 
 
 def _never_fits(account: Account, amount: float) -> Refused:
@@ -192,14 +185,20 @@ def _never_fits(account: Account, amount: float) -> Refused:
 def _refused(taken: Taken) -> Refused:
     """By the account that is without room for the longest."""
     waits = [
-        wait_s(account.limit, used, amount, taken.wall_s)
-        for (account, amount), used in zip(taken.wanted, taken.used, strict=True)
+        wait_s(account.limit, state, amount, taken.wall_s)
+        for (account, amount), state in zip(taken.wanted, taken.states, strict=True)
     ]
     place = waits.index(max(waits))
     account, amount = taken.wanted[place]
-    limit, used = account.limit, taken.used[place]
-    left = max(0.0, limit.capacity - used)
-    asked = "" if account.shared else f"; asked {amount:.15g}, {left:.6g} left"
+    limit = account.limit
+    room = math.floor(max(0.0, min(limit.capacity, limit.capacity - taken.states[place].total)) * 1000 + 1e-6) / 1000
+    asked = "" if account.shared else f"; asked {amount:.15g}, {room:.15g} left"
     text = f"{limit.name} of {account.owner}: {limit.quantity:.15g}{asked}"
     codes = {"rate": Code.RATE_LIMITED, "concurrent": Code.CONCURRENCY_LIMITED, "day": Code.BUDGET_EXHAUSTED}
-    return Refused(codes[limit.kind], text, retry_after_s=waits[place] * (jitter() + RETRY_FACTOR_LEAST))
+    return Refused(codes[limit.kind], text, retry_after_s=_spread(waits[place]))
+
+
+def _spread(wait_s: float) -> float:
+    """Never sooner than there is room."""
+    least, most = 0.8, 1.2  # of a jitter
+    return wait_s + min(SPREAD_SHARE * wait_s, SPREAD_S_MAX) * (jitter() - least) / (most - least)

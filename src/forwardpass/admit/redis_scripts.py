@@ -1,101 +1,136 @@
 """The policy of ``policy.py`` as Redis runs it: each script is one step, whoever else asks at the same time.
 
-Both are handed, for each key: kind, capacity, refill in a second, amount, and what is known of the taking. The time is
-the server's own, the same for all replicas. A bucket and a budget are hashes, what runs is a sorted set of leases.
+The time is Redis's own, the same for all servers. An account has two keys: a hash of what is used, when that was so (of
+a day's budget: which day) and how much is held, and a sorted set of who holds how much and until when. What ran out of
+its lease was held by a server that is gone: of requests that run it is let go, of anything else it counts as used.
 """
 
 _STATE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local day = math.floor(now / 86400)
+local lease_s = tonumber(ARGV[1])
 
-local function asked(place)
-  local first = 4 * place - 1
-  return ARGV[first], tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3])
-end
-
-local function state(key, kind, rate)
-  if kind == 'concurrent' then
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-    return redis.call('ZCARD', key), now
-  end
-  local known = redis.call('HMGET', key, 'used', 'at')
-  local used, at = tonumber(known[1]), tonumber(known[2])
-  if kind == 'day' then
-    if not used or at < day or at > day + 1 then return 0, day end
-    return used, at
-  end
-  if not used then return 0, now end
-  if at > now then redis.call('HSET', key, 'at', string.format('%.17g', now)) end
-  return math.max(0, used - math.max(0, now - at) * rate), now
-end
-
-local function keep(key, kind, capacity, rate, used, at)
-  redis.call('HSET', key, 'used', string.format('%.17g', used), 'at', string.format('%.17g', at))
+local function keep(place, kind, rate, used, at, held)
+  local key = KEYS[2 * place - 1]
+  local text = '%.17g'
+  redis.call('HSET', key, 'used', text:format(used), 'at', text:format(at), 'held', text:format(held))
   local seconds = kind == 'day' and 2 * 86400 or math.ceil(used / rate) + 1
-  redis.call('EXPIRE', key, seconds)
+  redis.call('EXPIRE', key, math.max(seconds, math.ceil(lease_s) + 1))
+end
+
+local function state(place, kind, rate)
+  local leases = KEYS[2 * place]
+  if kind == 'concurrent' then
+    redis.call('ZREMRANGEBYSCORE', leases, '-inf', now)
+    return 0, now, redis.call('ZCARD', leases)
+  end
+  local known = redis.call('HMGET', KEYS[2 * place - 1], 'used', 'at', 'held')
+  local used, at, held = tonumber(known[1]), tonumber(known[2]), tonumber(known[3])
+  if not used or (kind == 'day' and (at < day or at > day + 1)) then
+    redis.call('DEL', leases)
+    return 0, kind == 'day' and day or now, 0
+  end
+  local anew = false
+  if kind == 'rate' then
+    used, anew, at = math.max(0, used - math.max(0, now - at) * rate), at > now, now
+  end
+  if held > 0 then
+    for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do
+      local amount = tonumber(lease:match('|(.*)$'))
+      used, held, anew = used + amount, held - amount, true
+    end
+    if anew then redis.call('ZREMRANGEBYSCORE', leases, '-inf', now) end
+    if redis.call('EXISTS', leases) == 0 then held = 0 end
+  end
+  if anew then keep(place, kind, rate, used, at, held) end
+  return used, at, held
 end
 """
 
 TAKE = (
     _STATE
     + """
-local lease, lease_s = ARGV[1], tonumber(ARGV[2])
-local granted, used, at = 1, {}, {}
-for place, key in ipairs(KEYS) do
+local lease = ARGV[2]
+local granted, used, at, held = 1, {}, {}, {}
+local function asked(place)
+  local first = 5 * place - 2
+  return ARGV[first], tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), ARGV[first + 3], ARGV[first + 4]
+end
+for place = 1, #KEYS / 2 do
   local kind, capacity, rate, amount = asked(place)
-  used[place], at[place] = state(key, kind, rate)
-  if used[place] + amount > capacity * (1 + 1e-9) then granted = 0 end
+  amount = tonumber(amount)
+  used[place], at[place], held[place] = state(place, kind, rate)
+  if amount > 0 and used[place] + held[place] + amount > capacity * (1 + 1e-9) then granted = 0 end
 end
 if granted == 1 then
-  for place, key in ipairs(KEYS) do
-    local kind, capacity, rate, amount = asked(place)
-    used[place] = used[place] + amount
-    if kind == 'concurrent' then
-      redis.call('ZADD', key, now + lease_s, lease)
-      redis.call('EXPIRE', key, math.ceil(lease_s) + 1)
-    elseif amount ~= 0 then
-      keep(key, kind, capacity, rate, used[place], at[place])
+  for place = 1, #KEYS / 2 do
+    local kind, capacity, rate, text, holds = asked(place)
+    local amount = tonumber(text)
+    if holds == '1' then
+      held[place] = held[place] + amount
+      redis.call('ZADD', KEYS[2 * place], now + lease_s, lease .. '|' .. text)
+      redis.call('EXPIRE', KEYS[2 * place], math.ceil(lease_s) + 1)
+    else
+      used[place] = used[place] + amount
+    end
+    if kind ~= 'concurrent' and (amount > 0 or holds == '1') then
+      keep(place, kind, rate, used[place], at[place], held[place])
     end
   end
 end
 local answer = {granted, string.format('%.17g', now)}
-for place = 1, #KEYS do answer[place + 2] = string.format('%.17g', used[place]) end
+for place = 1, #KEYS / 2 do
+  answer[2 * place + 1] = string.format('%.17g', used[place])
+  answer[2 * place + 2] = string.format('%.17g', held[place])
+end
 return answer
 """
 )
-"""ARGV: lease, its seconds, then four for each key. Answers: whether all was taken, the time, what is used of each."""
+"""ARGV: a lease's seconds, its name, then of each account: kind, capacity, refill in a second, amount, whether it is
+held. Answers: whether all was taken, the time, and of each account what is used and what is held."""
 
-GIVE = (
+SETTLE = (
     _STATE
     + """
-local lease, since = ARGV[1], tonumber(ARGV[2])
-for place, key in ipairs(KEYS) do
-  local kind, capacity, rate, amount = asked(place)
-  if kind == 'concurrent' then
-    redis.call('ZREM', key, lease)
-  elseif redis.call('EXISTS', key) == 1 or amount < 0 then
-    local used, at = state(key, kind, rate)
-    if kind == 'rate' and amount > 0 then amount = math.max(0, amount - math.max(0, now - since) * rate) end
-    if kind ~= 'day' or at == math.floor(since / 86400) then
-      keep(key, kind, capacity, rate, math.max(0, used - amount), at)
+for place = 1, #KEYS / 2 do
+  local first = 6 * place - 4
+  local act, kind, rate, amount = ARGV[first], ARGV[first + 1], tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3])
+  local lease, more = ARGV[first + 4], tonumber(ARGV[first + 5])
+  local used, at, held = state(place, kind, rate)
+  if act == 'settle' then
+    if redis.call('ZREM', KEYS[2 * place], lease) == 1 and kind ~= 'concurrent' then
+      held = redis.call('EXISTS', KEYS[2 * place]) == 1 and math.max(0, held - amount) or 0
+      keep(place, kind, rate, used + more, at, held)
     end
+  elseif act == 'refund' then
+    local back = math.max(0, amount - math.max(0, now - more) * rate)
+    if used > 0 then keep(place, kind, rate, math.max(0, used - back), at, held) end
+  elseif at == more then
+    keep(place, kind, rate, used + amount, at, held)
   end
 end
 return 1
 """
 )
-"""ARGV: lease, when it was taken, then four for each key."""
+"""ARGV: a lease's seconds, then of each account: what is to be done, kind, refill in a second, amount, and
+
+- ``settle``: who held the amount, and what of it was used; to say it again changes nothing
+- ``refund``: nobody, and when the amount was taken, which was not held
+- ``book``: nobody, and the day for which the amount was used elsewhere
+"""
 
 RENEW = """
 local time = redis.call('TIME')
 local lease_s = tonumber(ARGV[1])
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-for place, key in ipairs(KEYS) do
-  if redis.call('ZADD', key, 'XX', 'CH', now + lease_s, ARGV[place + 1]) == 1 then
-    redis.call('EXPIRE', key, math.ceil(lease_s) + 1)
+local seconds = math.ceil(lease_s) + 1
+for place = 1, #KEYS / 2 do
+  if redis.call('ZADD', KEYS[2 * place], 'XX', 'CH', now + lease_s, ARGV[place + 1]) == 1 then
+    redis.call('EXPIRE', KEYS[2 * place], seconds)
+    if redis.call('TTL', KEYS[2 * place - 1]) < seconds then redis.call('EXPIRE', KEYS[2 * place - 1], seconds) end
   end
 end
 return 1
 """
-"""ARGV: seconds, then the lease of each key."""
+"""ARGV: seconds, then who holds of each account."""

@@ -1,70 +1,79 @@
 """Accounts in a Redis that several servers share; while it does not answer, this server's own do.
 
-A server that dies gives back what it ran: its leases end by themselves. Nothing waits for Redis longer than ANSWER_S.
+A server that dies gives back what it ran: its leases end by themselves. No request waits for Redis longer than ANSWER_S.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from forwardpass.admit.memory import MemoryStore
-from forwardpass.admit.redis_scripts import GIVE, RENEW, TAKE
+from forwardpass.admit.policy import DAY_S, State, settled
+from forwardpass.admit.redis_line import Line, connected
+from forwardpass.admit.redis_scripts import RENEW, SETTLE, TAKE
+from forwardpass.admit.rules import Account
 from forwardpass.admit.store import Taken, Wanted
 from forwardpass.core.clock import Clock, RandomIds
-from forwardpass.core.errors import Code, Misconfigured, Problem
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from redis.asyncio import ConnectionPool
 
 ANSWER_S = 0.05
 AWAY_S = 1.0
-"""After a failure nobody asks Redis for so long; then one request does, and if it is answered, all do."""
+"""While it is away it is asked once in so long whether it is back."""
+GIVEN_UP_S = 5.0
+"""A connection on which nothing was answered for so long is made anew."""
 LEASE_S = 30.0
 RENEWALS = 3
 """While a request runs its lease is renewed so often in the time that it holds."""
-OWED_MAX = 10_000
-"""Settlements that wait to be told to Redis; of more the oldest are dropped, and what they give back stays charged."""
 TOLD_AT_ONCE_MAX = 200
-CONNECTIONS_MAX = 8  # a script takes Redis some 50 us: more would only wait there instead of here
+STARTING_S = 1.0
+CLOSING_S = 1.0
 PREFIX = "forwardpass:{quota}:"
 """One hash slot for all, so that a script may see them together."""
 _log = logging.getLogger("forwardpass.admit")
 
 
-class Script(NamedTuple):
-    text: str
-    keys: Sequence[str]
-    arguments: Sequence[str]
-    repeatable: bool = False  # to run it again changes nothing
+class Owed(NamedTuple):
+    """What Redis is still to be told of an account; what is ``settled`` may be told twice."""
+
+    account: Account
+    act: str
+    amount: float
+    lease: str
+    more: float
 
 
 class RedisStore:
-    """``async with`` it for what is told to Redis afterwards: settlements, and that requests still run.
+    """``async with`` it: what connects to Redis and what tells it of ends and of requests that still run is in there.
 
     ``away`` says that quotas are this server's own at the moment; ``failures`` counts how often Redis did not answer.
+    What Redis grants is booked here, too: when it is gone, its accounts go on from where they stood.
     """
 
-    def __init__(self, client: "Redis", clock: Clock, *, answer_s: float = ANSWER_S, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self, pool: "ConnectionPool", clock: Clock, *, answer_s: float = ANSWER_S, lease_s: float = LEASE_S
+    ) -> None:
         self.local = MemoryStore(clock)
         self.away = False
         self.failures = 0
-        self._client = client
-        self._clock = clock
+        self._pool = pool
         self._answer_s = answer_s
         self._lease_s = lease_s
-        self._ask_at_s = 0.0  # while it is away, not before that
         self._ids = RandomIds()
-        self._owed: deque[Script] = deque(maxlen=OWED_MAX)
-        self._running: dict[str, Sequence[str]] = {}  # lease -> the keys that have it
-        self._something = asyncio.Event()
-        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
-        self._digests: dict[str, str] = {}
-        self._closing = False
-        self._telling: asyncio.Task[None] | None = None
+        self._owed: deque[Owed] = deque()
+        self._booked: dict[tuple[str, float], Owed] = {}  # by account and day
+        self._running: dict[str, list[tuple[Account, str]]] = {}  # lease -> of which accounts who holds what
+        self._something = asyncio.Event()  # is owed
+        self._told = asyncio.Event()  # everything that was
+        self._missed = asyncio.Event()  # an answer
+        self._met = asyncio.Event()  # Redis, or known to be away
+        self._line: Line | None = None
+        self._following: asyncio.Task[None] | None = None
 
     def open(self) -> Self:
         return self
@@ -73,183 +82,227 @@ class RedisStore:
         return {"accounts": len(self.local), "redis": {"away": self.away, "failures": self.failures}}
 
     async def __aenter__(self) -> Self:
-        self._telling = asyncio.create_task(self._tell())
+        self._following = asyncio.create_task(self._follow())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STARTING_S):
+                await self._met.wait()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What is owed is told once more, if Redis answers; the rest ends with its leases."""
-        assert self._telling is not None, "left without having been entered"
-        self._closing = True
-        self._something.set()
-        await self._telling
-        if not self.away:
-            await self._tell_owed()
-        from redis.exceptions import RedisError
-
-        with suppress(RedisError, OSError):  # one that does not answer does not say goodbye either
-            await self._client.aclose()
+        """What is owed is told once more, if Redis answers soon; the rest ends with its leases."""
+        assert self._following is not None, "left without having been entered"
+        if self._owed and not self.away:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_S):
+                    await self._told.wait()
+        self._following.cancel()
+        await asyncio.wait((self._following,))
 
     async def take(self, wanted: Sequence[Wanted]) -> Taken:
-        now_s = self._clock()
-        if self.away and now_s < self._ask_at_s:
-            return self.local.take_now(wanted)
-        self._ask_at_s = now_s + AWAY_S  # nobody else tries while this one does, if it is away
-        tries = self.away
+        line = self._line
+        if line is None or self.away:
+            return self._taken_here(wanted)
         lease = self._ids.next()
-        keys = [PREFIX + account.name for account, _ in wanted]
-        held = [key for key, (account, _) in zip(keys, wanted, strict=True) if account.limit.kind == "concurrent"]
-        arguments = [lease, repr(self._lease_s), *_arguments(wanted)]
-        answer: Any = None
+        arguments = [repr(self._lease_s), lease]
+        for account, amount in wanted:
+            limit = account.limit
+            arguments += (limit.kind, repr(limit.capacity), repr(limit.rate), repr(amount), "1" if limit.held else "0")
+        answer = line.ask(TAKE, _keys(account for account, _ in wanted), arguments)
         try:
-            answer = await self._ask(Script(TAKE, keys, arguments), tries=tries)
+            for _ in range(2):  # in halves: where this server itself stood still, the answer may be here all the same
+                if not answer.done():
+                    await asyncio.wait((answer,), timeout=self._answer_s / 2)
         finally:
-            if answer is None:  # whether it was taken nobody knows; a lease can be let go either way
-                self._let_go(lease, held)
-        if answer is None:
-            return self.local.take_now(wanted)
-        granted, at, *used = answer
-        if granted and held:
-            self._running[lease] = held
-        return Taken(self, wanted, [float(each) for each in used], bool(granted), float(at), float(at), lease)
+            if not answer.done():
+                answer.add_done_callback(lambda late: self._undo(late, wanted, lease))
+        if not answer.done():
+            self._missing("no answer in time")
+            return self._taken_here(wanted)
+        if answer.exception() is not None:
+            self._owe_settled(wanted, lease, [0.0] * len(wanted))  # perhaps it was taken
+            return self._taken_here(wanted)
+        return self._taken_there(answer.result(), wanted, lease)
 
-    def give(self, taken: Taken, back: Sequence[float]) -> None:
-        given = [(account, amount) for (account, _), amount in zip(taken.wanted, back, strict=True) if amount]
-        self._let_go(taken.lease, self._running.pop(taken.lease, ()))
-        counted = [(account, amount) for account, amount in given if account.limit.kind != "concurrent"]
-        if counted:
-            keys = [PREFIX + account.name for account, _ in counted]
-            self._owe(Script(GIVE, keys, [taken.lease, repr(taken.now_s), *_arguments(counted)]))
+    def settle(self, taken: Taken, used: Sequence[float]) -> None:
+        assert taken.here is not None, "every taking is booked here"
+        taken.here.settle(used)
+        if not taken.lease:
+            taken.states = taken.here.states
+            self._book(taken, used)
+            return
+        self._running.pop(taken.lease, None)
+        self._owe_settled(taken.wanted, taken.lease, used)
+        self._owe_refunds(taken.wanted, used, taken.now_s)
+        for place, ((account, amount), more) in enumerate(zip(taken.wanted, used, strict=True)):
+            state = taken.states[place]
+            taken.states[place] = settled(account.limit, state, amount, more, state.at)
 
-    def _let_go(self, lease: str, keys: Sequence[str]) -> None:
-        if keys:
-            none = ["concurrent", "0", "0", "0"]
-            self._owe(Script(GIVE, keys, [lease, "0", *none * len(keys)], repeatable=True))
+    def _book(self, taken: Taken, used: Sequence[float]) -> None:
+        """What was used of budgets without Redis: of buckets it is refilled before long."""
+        day = taken.wall_s // DAY_S
+        for (account, _), more in zip(taken.wanted, used, strict=True):
+            if account.limit.kind == "day" and more:
+                before = self._booked.get((account.name, day))
+                amount = more + (before.amount if before else 0.0)
+                self._booked[account.name, day] = Owed(account, "book", amount, "", day)
+                self._something.set()
 
-    def _owe(self, script: Script) -> None:
-        self._owed.append(script)
-        self._something.set()
+    def _taken_here(self, wanted: Sequence[Wanted]) -> Taken:
+        here = self.local.take_now(wanted)
+        return Taken(self, wanted, here.states, here.granted, here.now_s, here.wall_s, here=here)
 
-    async def _ask(self, script: Script, *, tries: bool = False) -> Any:
-        """What Redis answers; None when it does not, or not in time. ``tries``: although it is away.
+    def _taken_there(self, answer: Sequence[Any], wanted: Sequence[Wanted], lease: str) -> Taken:
+        granted, now_s = bool(answer[0]), float(answer[1])
+        numbers = [float(each) for each in answer[2:]]
+        states = [
+            State(used, now_s // DAY_S if account.limit.kind == "day" else now_s, held)
+            for (account, _), used, held in zip(wanted, numbers[::2], numbers[1::2], strict=True)
+        ]
+        here = self.local.book(wanted if granted else [(account, 0.0) for account, _ in wanted], states)
+        if granted:
+            held = [(account, _held(lease, amount)) for account, amount in wanted if account.limit.held]
+            if held:
+                self._running[lease] = held
+        return Taken(self, wanted, states, granted, now_s, now_s, lease, here)
 
-        Waiting for a turn is no sign that Redis is slow; whoever still waits when it is found to be away is let go.
-        """
+    def _undo(self, late: "asyncio.Future[Any]", wanted: Sequence[Wanted], lease: str) -> None:
+        """Nobody waits any more for what was taken, if it was."""
+        nothing = [0.0] * len(wanted)
+        if late.cancelled() or late.exception() is not None:
+            self._owe_settled(wanted, lease, nothing)
+        elif late.result()[0]:
+            self._owe_settled(wanted, lease, nothing)
+            self._owe_refunds(wanted, nothing, float(late.result()[1]))
+
+    def _owe_settled(self, wanted: Sequence[Wanted], lease: str, used: Sequence[float]) -> None:
+        settled = zip(wanted, used, strict=True)
+        self._owe(
+            [
+                Owed(account, "settle", amount, _held(lease, amount), more)
+                for (account, amount), more in settled
+                if account.limit.held
+            ]
+        )
+
+    def _owe_refunds(self, wanted: Sequence[Wanted], used: Sequence[float], since_s: float) -> None:
+        back = [(account, amount - more) for (account, amount), more in zip(wanted, used, strict=True)]
+        self._owe(
+            [Owed(each, "refund", amount, "", since_s) for each, amount in back if amount and not each.limit.held]
+        )
+
+    def _owe(self, owed: Sequence[Owed]) -> None:
+        if owed:
+            self._owed.extend(owed)
+            self._told.clear()
+            self._something.set()
+
+    async def _follow(self) -> None:
+        """Connects, and again whenever the connection is lost, for as long as the store is open."""
         from redis.exceptions import RedisError
 
-        async with self._turns:
-            if self.away and not tries:
-                return None
+        while True:
             try:
-                async with asyncio.timeout(self._answer_s):
-                    answer = await self._run_anew(script)
-            except (RedisError, OSError, TimeoutError) as error:
-                self._failed(error)
-                return None
-        self._answered()
-        return answer
+                await self._connected()
+            except* (RedisError, OSError, TimeoutError) as lost:
+                self._missing(type(_first(lost)).__name__)
+            except* Exception:  # a defect here must not end quotas: it is logged and begun anew
+                self._missing("a defect")
+                _log.exception("what follows Redis failed")
+            finally:
+                self._line = None
+                self._met.set()
+            await asyncio.sleep(AWAY_S)
 
-    async def _run_anew(self, script: Script) -> Any:
-        """A connection of before Redis was started anew is no sign that it is away: once more over another one."""
-        from redis.exceptions import ConnectionError as ConnectionLost
-
+    async def _connected(self) -> None:
+        """One connection for those who take, which nobody holds up, one for what is told afterwards."""
+        takes = await connected(self._pool, (TAKE,))
         try:
-            return await self._run(script)
-        except ConnectionLost:
-            await self._client.connection_pool.disconnect(inuse_connections=False)
-            if script.text is GIVE and not script.repeatable:
-                raise
-            return await self._run(script)
+            tells = await connected(self._pool, (SETTLE, RENEW))
+        except BaseException:
+            await takes.close()
+            raise
+        async with asyncio.TaskGroup() as group:
+            for work in (takes.run(), tells.run(), self._watch(takes), self._tell(tells), self._renew(tells)):
+                group.create_task(work)
+            self._line = takes
+            self._answered()
+            self._met.set()
 
-    async def _run(self, script: Script) -> Any:
-        from redis.exceptions import NoScriptError
+    async def _watch(self, line: Line) -> None:
+        """Once an answer was missed: ask until one comes in time. Raises TimeoutError where none comes at all."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._missed.wait()
+            await asyncio.sleep(AWAY_S)
+            asked_s = loop.time()
+            async with asyncio.timeout(GIVEN_UP_S):
+                await line.ask(TAKE, (), (repr(self._lease_s), ""))
+            if loop.time() - asked_s <= self._answer_s:
+                self._answered()
 
-        text, keys, arguments, _ = script
-        digest = self._digests.get(text)
-        if digest is not None:
-            try:
-                return await self._client.evalsha(digest, len(keys), *keys, *arguments)
-            except NoScriptError:  # it was started anew
-                pass
-        self._digests[text] = await self._client.script_load(text)
-        return await self._client.evalsha(self._digests[text], len(keys), *keys, *arguments)
-
-    def _failed(self, error: Exception) -> None:
-        self.failures += 1
-        self._ask_at_s = self._clock() + AWAY_S
+    def _missing(self, reason: str) -> None:
+        self.failures += not self.away
+        self._missed.set()
         if not self.away:
             self.away = True
-            event = {"reason": type(error).__name__}
-            _log.warning("Redis does not answer; each server limits by itself until it does", extra={"event": event})
+            _log.warning(
+                "Redis does not answer; each server limits by itself until it does", extra={"event": {"reason": reason}}
+            )
 
     def _answered(self) -> None:
+        self._missed.clear()
         if self.away:
             self.away = False
             _log.info("Redis answers again; quotas are shared")
 
-    async def _tell(self) -> None:
-        """Until it is closed: settle what is owed as it comes, and renew the leases of what runs."""
-        renew_at_s = self._clock() + self._lease_s / RENEWALS
-        while not self._closing:
+    async def _tell(self, line: Line) -> None:
+        """Many at once, so that those who end are never more than those who come."""
+        while True:
+            await self._something.wait()
+            self._owed.extend(self._booked.values())
+            self._booked.clear()
+            told = [self._owed.popleft() for _ in range(min(len(self._owed), TOLD_AT_ONCE_MAX))]
             try:
-                async with asyncio.timeout(max(0.05, renew_at_s - self._clock())):
-                    await self._something.wait()
-            except TimeoutError:
-                pass
-            if self.away:  # whoever asks next finds out whether it is back
-                await asyncio.sleep(AWAY_S / 4)
-                continue
-            if self._clock() >= renew_at_s:
-                renew_at_s = self._clock() + self._lease_s / RENEWALS
-                await self._renew()
-            await self._tell_owed()
+                if told:
+                    arguments = [repr(self._lease_s)]
+                    for account, act, amount, lease, more in told:
+                        limit = account.limit
+                        arguments += (act, limit.kind, repr(limit.rate), repr(amount), lease, repr(more))
+                    await _answer_to(line.ask(SETTLE, _keys(each.account for each in told), arguments))
+            except BaseException:  # whether it was told nobody knows
+                self._owed.extendleft(reversed([each for each in told if each.act == "settle"]))
+                raise
+            if not self._owed:
+                self._something.clear()
+                self._told.set()
 
-    async def _tell_owed(self) -> None:
-        self._something.clear()
-        while self._owed and not self.away:
-            script = self._owed.popleft()
-            if await self._ask(script) is None and script.repeatable:
-                self._owe(script)  # another one might credit twice what it did before its answer was lost
-
-    async def _renew(self) -> None:
-        held = [(key, lease) for lease, keys in self._running.items() for key in keys]
-        for start in range(0, len(held), TOLD_AT_ONCE_MAX):
-            some = held[start : start + TOLD_AT_ONCE_MAX]
-            await self._ask(
-                Script(RENEW, [key for key, _ in some], [repr(self._lease_s), *[lease for _, lease in some]])
-            )
+    async def _renew(self, line: Line) -> None:
+        while True:  # first what was held over another connection
+            held = [each for leases in self._running.values() for each in leases]
+            for start in range(0, len(held), TOLD_AT_ONCE_MAX):
+                some = held[start : start + TOLD_AT_ONCE_MAX]
+                arguments = [repr(self._lease_s), *[lease for _, lease in some]]
+                await _answer_to(line.ask(RENEW, _keys(account for account, _ in some), arguments))
+            await asyncio.sleep(self._lease_s / RENEWALS)
 
 
-def redis_client(url: str, password: str = "", *, answer_s: float = ANSWER_S) -> "Redis":
-    """Raises Misconfigured for an address that is none, or when the library is not installed."""
-    try:
-        from redis.asyncio import BlockingConnectionPool, Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-    except ImportError:
-        problem = Problem("settings", "run.redis", "redis is not installed", "pip install 'forwardpass[redis]'")
-        raise Misconfigured(Code.RUNTIME_MISSING, (problem,)) from None
-    options: Mapping[str, Any] = {
-        "socket_timeout": answer_s,
-        "socket_connect_timeout": answer_s,
-        "timeout": answer_s,
-        "retry": Retry(NoBackoff(), 0),
-        "max_connections": CONNECTIONS_MAX,
-        **({"password": password} if password else {}),
-    }
-    try:
-        pool = BlockingConnectionPool.from_url(url, **options)
-    except ValueError as error:
-        problem = Problem("settings", "run.redis", "not the address of a Redis", "redis://HOST:PORT/NUMBER")
-        raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
-    return Redis.from_pool(pool)
+async def _answer_to(asked: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(GIVEN_UP_S):
+        return await asked
 
 
-def _arguments(wanted: Sequence[Wanted]) -> list[str]:
-    """Four of each account, as the scripts read them."""
-    arguments: list[str] = []
-    for account, amount in wanted:
-        limit = account.limit
-        arguments += (limit.kind, repr(limit.capacity), repr(limit.rate), repr(amount))
-    return arguments
+def _keys(accounts: Iterable[Account]) -> list[str]:
+    return [key for account in accounts for key in (PREFIX + account.name, f"{PREFIX}held/{account.name}")]
+
+
+def _held(lease: str, amount: float) -> str:
+    """Who holds how much, as the scripts write it."""
+    return f"{lease}|{amount!r}"
+
+
+def _first(error: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One of those that are in it, however deep."""
+    first = error.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -18,7 +18,8 @@ EACH = "*"
 
 RULES_MAX = 1000
 NAME_CHARACTERS_MAX = 256
-AMOUNT_MAX = 10.0**15
+AMOUNT_MAX = 10**15 - 1
+"""The largest whole number that a header's field may have."""
 NOBODY = "anonymous"
 """What those without a key have in place of its id: they are one caller to a quota of keys."""
 _READABLE_MAX = 96  # characters of an account's name; longer ones are told apart by a digest
@@ -28,7 +29,7 @@ _READABLE_MAX = 96  # characters of an account's name; longer ones are told apar
 class QuotaRule:
     """Whose (a name, or "*"; of several all must fit), and at least one limit; None = there is no such limit."""
 
-    key: str = ""  # id of a key, a token's subject, or a certificate
+    key: str = ""  # a key's id, a certificate's too (``forwardpass keys list``), or token:SUBJECT
     tenant: str = ""
     pipeline: str = ""
     requests_per_s: float | None = None  # evenly refilled; one second's worth at once, at least 1
@@ -66,6 +67,7 @@ class Limit:
     capacity: float
     rate: float
     unit: str
+    held: bool  # until the request ends: what it then is, or was, is not known before
 
 
 class Account(NamedTuple):
@@ -80,9 +82,10 @@ class Account(NamedTuple):
 
 def limit_of(name: str, quantity: float) -> Limit:
     kind, seconds, unit = LIMITS[name]
+    held = kind == "concurrent" or name not in AT_ENTRY
     if kind == "rate":
-        return Limit(name, quantity, kind, max(1.0, float(quantity)), quantity / seconds, unit)
-    return Limit(name, quantity, kind, float(quantity), 0.0, unit)
+        return Limit(name, quantity, kind, max(1.0, float(quantity)), quantity / seconds, unit, held)
+    return Limit(name, quantity, kind, float(quantity), 0.0, unit, held)
 
 
 def limits_of(rule: QuotaRule) -> list[Limit]:
@@ -101,7 +104,9 @@ def accounts_of(rule: QuotaRule, caller: Caller, pipeline: str) -> list[Account]
             continue
         if wanted not in (EACH, given) or not given:
             return []
-        parts.append(f"{subject}{'*' if wanted == EACH else '='}{len(given)}:{given}")
+        # Ids of tokens and certificates are their issuer's to choose: two tenants may have the same.
+        own = f"{len(caller.tenant)}:{caller.tenant}/" if subject == "key" else ""
+        parts.append(f"{subject}{'*' if wanted == EACH else '='}{own}{len(given)}:{given}")
         owners.append(f"{subject} {show(given)}")
     subjects = "-".join(subject for subject in SUBJECTS if getattr(rule, subject))
     name, owner = _readable("/".join(parts)), " on ".join(owners)

@@ -17,7 +17,7 @@ Header = tuple[bytes, bytes]
 
 class Standing(NamedTuple):
     account: Account
-    used: float
+    used: float  # and held
     wall_s: float
 
     @property
@@ -34,15 +34,15 @@ class Standings:
         self._taken: list[Taken] = []
 
     def add(self, taken: Taken) -> None:
-        """What became of a taking; its ``used`` may go on changing."""
+        """What became of a taking; its ``states`` may go on changing."""
         self._taken.append(taken)
 
     def headers(self, *, openai: bool) -> list[Header]:
         """Of several limits of one name (a caller's own and everybody's) the one with the least room."""
         latest = {
-            account.name: Standing(account, used, taken.wall_s)
+            account.name: Standing(account, state.total, taken.wall_s)
             for taken in self._taken
-            for (account, _), used in zip(taken.wanted, taken.used, strict=True)
+            for (account, _), state in zip(taken.wanted, taken.states, strict=True)
         }
         tightest: dict[str, Standing] = {}
         for standing in latest.values():
@@ -67,7 +67,7 @@ def _policy(name: str, limit: Limit) -> str:
     window = {"rate": limit.rate and limit.capacity / limit.rate, "day": DAY_S, "concurrent": 0.0}[limit.kind]
     seconds = f";w={math.ceil(window)}" if window else ""
     unit = "" if limit.unit == "requests" else f';qu="{limit.unit}"'
-    return f'"{name}";q={math.floor(limit.capacity)}{unit}{seconds}'
+    return f'"{name}";q={math.ceil(limit.capacity)}{unit}{seconds}'
 
 
 def _left(standing: Standing) -> str:
@@ -84,6 +84,6 @@ def _openai(standings: Sequence[Standing], unit: str) -> Iterator[Header]:
     standing = min(of_unit, key=lambda each: each.share_left)
     limit = standing.account.limit
     full = math.ceil(full_s(limit, standing.used, standing.wall_s))
-    yield f"x-ratelimit-limit-{unit}".encode(), b"%d" % limit.capacity
+    yield f"x-ratelimit-limit-{unit}".encode(), b"%d" % math.ceil(limit.capacity)
     yield f"x-ratelimit-remaining-{unit}".encode(), b"%d" % left(limit, standing.used)
     yield f"x-ratelimit-reset-{unit}".encode(), b"%ds" % full

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from forwardpass.admit.policy import State
 from forwardpass.admit.rules import Account
 
 Wanted = tuple[Account, float]
@@ -13,19 +14,20 @@ Wanted = tuple[Account, float]
 
 @dataclass(slots=True)
 class Taken:
-    """What became of a taking. ``used`` is of each account: with what was taken, or, where nothing was, as it stands."""
+    """What became of a taking. ``states`` is of each account: with what was taken, or, where nothing was, as it stands."""
 
     store: "Store"
     wanted: Sequence[Wanted]
-    used: list[float]
+    states: list[State]
     granted: bool
     now_s: float  # of the store's clock
     wall_s: float  # seconds since 1970, likewise
-    lease: str = ""  # names what runs, where that can be forgotten
+    lease: str = ""  # names what is held, where that can be forgotten
+    here: "Taken | None" = None  # the same in this server's own accounts, where those of others count
 
-    def give(self, back: Sequence[float]) -> None:
-        """So much of each account is given back; less than 0: so much more was used. At most once each."""
-        self.store.give(self, back)
+    def settle(self, used: Sequence[float]) -> None:
+        """So much of each account was used in the end. Once, of what was granted."""
+        self.store.settle(self, used)
 
 
 class Store(Protocol):
@@ -39,5 +41,5 @@ class Store(Protocol):
 
     async def take(self, wanted: Sequence[Wanted]) -> Taken: ...
 
-    def give(self, taken: Taken, back: Sequence[float]) -> None:
-        """Never waits and never fails; of requests that run it lets one go where ``back`` is not 0."""
+    def settle(self, taken: Taken, used: Sequence[float]) -> None:
+        """Never waits and never fails; ``taken.states`` are then as they stand afterwards."""

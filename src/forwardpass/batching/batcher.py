@@ -18,7 +18,7 @@ from forwardpass.batching.executed import Executed
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
-from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.quarantine import Quarantine, digest
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.running import Sent
 from forwardpass.batching.sequences import lost as lost_sequence
@@ -28,6 +28,7 @@ from forwardpass.core.errors import Code, Failed
 from forwardpass.core.timeline import BatchReport
 
 REPORTS_KEPT = 256
+WAY_S = 0.005  # to the worker and back, at least, if the event loop saw so much
 _log = logging.getLogger("forwardpass.batching")
 
 
@@ -79,6 +80,7 @@ class Batcher:
         self._probes = Probes(queue, clock)
         self._clock = clock
         self._ids = count(1)
+        self._ended_s: dict[int, float] = {}  # by worker, when it had ended its last batch, as it says
 
     async def run(self, executors: Sequence[Executor]) -> None:
         async with asyncio.TaskGroup() as loops:
@@ -104,7 +106,7 @@ class Batcher:
                 sent = self._forecast.running.begin(executor.index, now, last_s)
                 running.create_task(self._settle(items, executor.submit(items), report, sent))
                 ahead_at = prefetch_at(starts_s, last_s, self._preprocess.predict_s(cost))
-                if items[0].alone:
+                if items[0].alone or items[0].suspect:
                     ahead_at = None
 
     async def _vacant(self, executor: Executor, ahead_at: float | None) -> None:
@@ -157,9 +159,11 @@ class Batcher:
                 outcome = await future
             finally:
                 busy_s = self._forecast.running.end(sent, self._clock())
-            self._learn(items, outcome, report, busy_s)
+            self._learn(items, outcome, report, self._cost_s(outcome, sent, busy_s))
             self._scatter(items, outcome, report)
         except WorkerLost as lost:
+            if lost.nobodys:
+                await self._suspect(items, busy_s)
             self._after_loss(items, lost)
             report.outcome = lost.code.value
         except asyncio.CancelledError:
@@ -172,6 +176,24 @@ class Batcher:
             for item in items:
                 item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
         self.reports.append(report)
+
+    def _cost_s(self, outcome: Outcome, sent: Sent, busy_s: float) -> float:
+        """For how long the worker was at this batch, and the way there and back.
+
+        The way is what the event loop saw beyond that, up to as much again: its own delays must not become the prediction,
+        or a front that is short of time would refuse what an idle worker could do.
+        """
+        own_s = self._own_s(outcome, sent)
+        return busy_s if own_s is None else max(own_s, min(busy_s, own_s + max(own_s, WAY_S)))
+
+    def _own_s(self, outcome: Outcome, sent: Sent) -> float | None:
+        """For how long the worker says that it was at this batch and at nothing else; None when that cannot be."""
+        ended_s = outcome.begun + outcome.execute_s + outcome.postprocess_s
+        if not sent.sent_s <= outcome.begun <= ended_s <= self._clock():
+            return None
+        own_s = ended_s - max(outcome.begun - outcome.preprocess_s, self._ended_s.get(sent.worker, 0.0))
+        self._ended_s[sent.worker] = ended_s
+        return own_s if own_s > 0.0 else None
 
     def _learn(self, items: list[Item], outcome: Outcome, report: BatchReport, busy_s: float) -> None:
         report.preprocess_s = outcome.preprocess_s
@@ -186,6 +208,8 @@ class Batcher:
     def _scatter(self, items: list[Item], outcome: Outcome, report: BatchReport) -> None:
         for item, part in zip(items, outcome.parts, strict=True):
             item.result = part
+            if item.suspect and (part.failure is None or part.failure.code is not Code.DEADLINE_EXCEEDED):
+                self._quarantine.clear(item)
             if part.rows and not item.alone and outcome.begun > min(item.ticket.deadline, item.left_s):
                 self.executed.overdue += 1
             if part.failure is not None:
@@ -193,6 +217,12 @@ class Batcher:
             else:
                 part.batch = report
                 item.ticket.deliver(item.part, part)
+
+    async def _suspect(self, items: list[Item], busy_s: float) -> None:
+        """Nobody waited for these any more: nobody is blamed, but what they cost so far is learnt, and what they were."""
+        self._forecast.model.observe(sum([item.cost for item in items]), busy_s)
+        inputs = [(item.columns, item.shapes, item.rows) for item in items]
+        self._quarantine.suspect(await asyncio.to_thread(lambda: [digest(*each) for each in inputs]))
 
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
         """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame.
@@ -208,7 +238,7 @@ class Batcher:
                 self._queue.put_back([item])
                 continue
             item.deaths += 1
-            if item.deaths > 1:
+            if item.deaths > 1 or item.suspect:
                 self._quarantine.add(item.columns, item.shapes, item.rows)
                 self._queue.discard(self._quarantine.end(item, self._queue.waiting()), probes=True)
                 item.ticket.finish(Failed(lost.code, "the model's process died while it ran this request"))

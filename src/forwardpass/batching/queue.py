@@ -74,7 +74,7 @@ class Queue:
         if item is None:
             return None
         group = self._contents.groups[item.key]
-        return Waiting(item.key, group.rows, group.cost, now - group.oldest_s(), item.alone)
+        return Waiting(item.key, group.rows, group.cost, now - group.oldest_s(), item.alone or item.suspect)
 
     def take(
         self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool, starts_in_s: float = 0.0
@@ -100,7 +100,7 @@ class Queue:
             self._contents.leave(item)
         for item in late:
             text = "queue: more waits than predicted, and the answer would come after the deadline"
-            item.ticket.finish(Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=retry_after_s(filling.ready_in_s)))
+            item.ticket.finish(Failed(Code.SHED, text, retry_after_s=retry_after_s(filling.ready_in_s)))
             self._contents.leave(item)
         return taken
 

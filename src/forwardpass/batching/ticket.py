@@ -109,7 +109,9 @@ class Item(msgspec.Struct, eq=False):
     held: Held | None = None
     left_s: float = math.inf  # when its worker was told that nobody waits for it any more
     sent: tuple[int, int] = (0, 0)  # as what: the number of the batch, and its place there
-    suspect: bool = False  # its input was in a batch that was ended for nobody: it runs by itself, for as long as a batch may
+    suspect: bool = (
+        False  # a like one was in a batch that was ended for nobody: it runs by itself, as long as a batch may
+    )
 
     @property
     def waiting(self) -> bool:

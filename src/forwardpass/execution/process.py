@@ -33,6 +33,8 @@ RESTART_DELAY_MIN_S = 0.1
 RESTART_DELAY_MAX_S = 30.0
 DEATHS_WINDOW_S = 60.0
 DEATHS_MAX = 5
+RETURNING_LOADS = 2.0  # one that was ended for nobody is about to be back for so many times what loading took
+RETURNING_MIN_S = 2.0
 LOG_LINE_BYTES_MAX = 4096
 LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
 _ENVIRONMENT_KEPT = (
@@ -68,6 +70,7 @@ class WorkerProcess:
         self.refusal: Misconfigured | None = None
         self.pid: int | None = None
         self.deaths = 0
+        self.abandoned = 0  # processes that were ended for the sake of a batch that nobody waited for
         self.given_up: list[int] = []
         self._version = version
         self._threads = threads
@@ -82,11 +85,17 @@ class WorkerProcess:
         self._end: socket.socket | None = None
         self._gone: asyncio.Future[Code] | None = None
         self._nobodys = False  # whether it was ended for the sake of a batch that nobody waits for
+        self._returns_by = float("-inf")
 
     @property
     def ready(self) -> bool:
         """Whether a batch sent now would run."""
         return self.state is State.READY
+
+    @property
+    def returning(self) -> bool:
+        """It was ended for what nobody waited for, a moment ago, and is about to be ready again."""
+        return self.state is State.RESTARTING and self._clock() < self._returns_by
 
     async def run(self) -> None:
         deaths: deque[float] = deque()
@@ -101,10 +110,11 @@ class WorkerProcess:
                     self._enter(State.REFUSED)
                     return
                 now = self._clock()
-                self.deaths += 1
                 if self._nobodys:  # no sign that the version cannot be run
+                    self.abandoned += 1
                     self._nobodys = False
                     continue
+                self.deaths += 1
                 deaths.append(now)
                 while deaths[0] < now - DEATHS_WINDOW_S:
                     deaths.popleft()
@@ -185,6 +195,8 @@ class WorkerProcess:
                     code = await self._gone
                     watching.cancel()
                     self._hang_up()
+                    if self._nobodys and self.loaded is not None:
+                        self._returns_by = self._clock() + max(RETURNING_MIN_S, RETURNING_LOADS * self.loaded.load_s)
                     if self.state in (State.READY, State.STALLED):
                         self._enter(State.RESTARTING)  # nothing is sent to it any more
                     kill(process.pid)
@@ -215,7 +227,10 @@ class WorkerProcess:
             text = f"the worker {how}"
             self.refusal = Misconfigured(Code.LOAD_FAILED, (Problem("", "", text, "see the log"),))
         elif self.refusal is None:
-            _log.error("worker died", extra=self._event(reason=how, pid=pid, **ran))
+            severity, text = logging.ERROR, "worker died"
+            if self._nobodys:
+                severity, text = logging.WARNING, "worker was ended: nobody waited for what it ran"
+            _log.log(severity, text, extra=self._event(reason=how, pid=pid, **ran))
 
     def _readable(self) -> None:
         assert self._end is not None and self._gone is not None
@@ -279,8 +294,8 @@ class WorkerProcess:
             if pulse != last or not pulse:
                 moved_s = now
             keeps = self._version.definition.sequence is not None  # then strangers would lose their sequences
-            if self.loaded is not None and not keeps and self._running.abandoned(now, self.loaded.load_s):
-                _log.warning("worker is ended: nobody waits for what it runs", extra=self._event())
+            limit_s = self._limits.batch_limit_s
+            if self.loaded is not None and not keeps and self._running.abandoned(now, self.loaded.load_s, limit_s):
                 self._nobodys = True
                 self._end_process(Code.WORKER_HUNG)
             elif self._hangs(now, silent_s, now - moved_s, pulse):

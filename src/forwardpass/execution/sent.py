@@ -82,7 +82,7 @@ class Sent:
             return False
         if first.left_at is None:
             first.left_at = max(now, first.since)
-        patience_s = max(ABANDONED_S, ABANDONED_LOADS * load_s) * 2 ** min(self._ended, DOUBLED_MAX)
+        patience_s = max(ABANDONED_S, ABANDONED_LOADS * load_s) * (1 << min(self._ended, DOUBLED_MAX))
         return now - max(first.left_at, first.since) > min(limit_s, patience_s)
 
     def forget(self, items: Sequence[Item], board: Board | None) -> None:
@@ -109,7 +109,7 @@ class Sent:
         """The process has ended. ``nobodys``: for the sake of a batch that was abandoned; what waited behind is blameless."""
         lost, self._running = list(self._running.values()), {}
         self._ended += nobodys
-        for running in lost:
+        for place, running in enumerate(lost):
             if not running.future.done():
-                started = not nobodys or running.abandoned
-                running.future.set_exception(WorkerLost(code, started=started, nobodys=nobodys and running.abandoned))
+                left = nobodys and place == 0
+                running.future.set_exception(WorkerLost(code, started=left or not nobodys, nobodys=left))

@@ -42,6 +42,17 @@ def address_of(peer: object) -> str:
     return str(address.ipv4_mapped or IPv6Network((int(address), 64), strict=False))
 
 
+def host_of(local: object) -> bytes:
+    """The address that a connection came to, as a Host header has it; empty for a Unix socket."""
+    if not isinstance(local, tuple):
+        return b""
+    host = str(local[0]).partition("%")[0]
+    if ":" not in host:
+        return host.encode()
+    address = IPv6Address(host)
+    return str(address.ipv4_mapped or f"[{address}]").encode()
+
+
 class OpenConnections:
     """Owns the connections and their tasks: ``drain`` returns when none is left.
 

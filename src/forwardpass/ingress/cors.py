@@ -14,15 +14,14 @@ from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 
 OWN_HOSTS = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
-NOT_REBOUND = OWN_HOSTS | {b""}
 MAX_AGE_S = 600  # how long a browser may remember what a preflight was told
 TAKEN = frozenset(
     (
         "accept", "api-key", "authorization", "content-encoding", "content-type", "idempotency-key",
         "inference-header-content-length", "openai-organization", "openai-project", "traceparent", "tracestate",
         "x-amzn-sagemaker-custom-attributes", "x-amzn-sagemaker-session-id", "x-amzn-sagemaker-target-model",
-        "x-api-key", "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms", "x-request-id",
-        "x-request-priority", "x-sequence-end", "x-sequence-id", "x-sequence-start",
+        "x-api-key", "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms",
+        "x-request-id", "x-request-priority", "x-sequence-end", "x-sequence-id", "x-sequence-start",
     )
 )  # fmt: skip
 """The headers that a page may send, all that have a meaning here or that our clients' libraries add."""
@@ -56,10 +55,12 @@ class Origins:
     own_only: bool = False
 
     def check(self, headers: Mapping[bytes, bytes], peer: str = "") -> None:
-        """Raises Refused forbidden for a request from a page of another origin; with ``own_only`` misdirected for one of
-        another host than OWN_HOSTS, unless it is no browser's: over gRPC or a Unix socket (no ``peer``), or of none."""
-        if self.own_only and peer and b":path" not in headers and host_name(headers.get(b"host", b"")) not in NOT_REBOUND:
-            shown = show(headers[b"host"].decode("latin-1"))
+        """Raises Refused forbidden for a request from a page of another origin; with ``own_only`` misdirected for one to
+        another host than OWN_HOSTS, but for what is no browser's: over gRPC or a Unix socket, or without a Host."""
+        browsers = self.own_only and peer and b":path" not in headers  # no peer: a Unix socket; :path: gRPC
+        host = headers.get(b"host", b"")
+        if browsers and host and host_name(host) not in OWN_HOSTS:
+            shown = show(host.decode("latin-1"))
             text = f"the host {shown} is not this machine's own name; the setting data.hosts names others"
             raise Refused(Code.MISDIRECTED, text, field="Host")
         origin = headers.get(b"origin")

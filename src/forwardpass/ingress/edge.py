@@ -51,7 +51,7 @@ class Edge:
     async def admit(self, http: HttpRequest, route: Route | None, pipeline: str = "") -> Caller:
         """Who asks, and may: for what no route is for, everybody who is known may; ``pipeline`` is the path's.
 
-        Raises Refused misdirected for a host and forbidden for a page of a foreign origin, and forbidden for a caller without the route's scope,
+        Raises Refused forbidden for a page of a foreign origin and for a caller without the route's scope, misdirected,
         unauthenticated for one nobody knows, rate_limited for an address that asks too often; and as the caller's quotas
         refuse it (``Admission.enter``). Whoever answers the request ends it by ``http.leave``, also when this raised.
 
@@ -67,7 +67,7 @@ class Edge:
             # Which pipeline a body means is known once it is read: then ``Inference.route`` looks.
             allow(caller, route.scope, pipeline)
         if self.quotas is not None:
-            http.admission = self.quotas.admission(caller, len(http.body))
+            http.admission = self.quotas.admission(caller, http.sent_bytes or len(http.body))
             await http.admission.enter(pipeline if route is not None and route.scope == "infer" else "")
         return caller
 

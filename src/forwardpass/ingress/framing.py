@@ -6,7 +6,6 @@ extensions without end and does not tell where a message stopped. There is one r
 """
 
 import re
-import zlib
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
@@ -21,8 +20,8 @@ from forwardpass.ingress.status import error_answer
 
 METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"QUERY"))
 CHUNK_LINE_BYTES_MAX = 256
+CHUNKS_AT_ONCE_MAX = 4096  # are read before others have their turn: the smallest cost as much as kilobytes
 _LINE_REST_BYTES = 64  # what a request line may have besides its target
-RATIO_FREE_BYTES = 1024 * 1024  # a body may always be unpacked to this size, whatever the ratio
 
 _WORD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _TOKEN = re.compile(_WORD)
@@ -85,8 +84,11 @@ def bad_request(text: str, detail: str = "") -> Refused:
     return Refused(Code.BAD_REQUEST, text, detail=detail)
 
 
-def read_head(raw: bytes, limits: HttpLimits) -> Head:
-    """The head in ``raw``, which ends with its empty line. Raises Refused; the connection cannot go on after that."""
+def read_head(raw: bytes, limits: HttpLimits, here: bytes = b"") -> Head:
+    """The head in ``raw``, which ends with its empty line; ``here`` is the address that it came to, as a host.
+
+    Raises Refused; the connection cannot go on after that.
+    """
     if len(raw) > limits.header_bytes_max:
         check_size(raw, limits)
     _check_lines(raw)  # before anything else, as while it comes in: a head is refused alike however it is cut
@@ -108,7 +110,7 @@ def read_head(raw: bytes, limits: HttpLimits) -> Head:
     headers = fields.headers
     if b" \r\n" in rest or b"\t\r\n" in rest:
         headers = {name: value.rstrip(b" \t") for name, value in headers.items()}
-    host = _host(headers, http_1_0, limits)
+    host = _host(headers, http_1_0, limits, here)
     path, query = split_target(target, host, method)
     length = body_length(headers, http_1_0, limits)
     keep_alive = not http_1_0
@@ -139,22 +141,36 @@ def refusal_of(failure: Failure, family: Family) -> HttpAnswer:
     return answer
 
 
-def check_begun(raw: bytes, limits: HttpLimits) -> None:
-    """Refuse the beginning of a head that cannot become a good one: too large already, or a line without CR LF."""
-    check_size(raw, limits)
-    _check_lines(raw)
+def check_begun(buffer: bytes, start: int, judged: int, limits: HttpLimits) -> None:
+    """Refuse the beginning of a head that cannot become a good one: too large already, or a line without CR LF.
+
+    It begins at ``start``, and was judged before as far as ``judged``: byte by byte it is judged once, not each time.
+    """
+    size = len(buffer) - start
+    if size > min(limits.header_bytes_max, limits.url_bytes_max + _LINE_REST_BYTES):
+        check_size(buffer, limits, start)
+    if buffer.count(b"\n", judged) != buffer.count(b"\r\n", max(start, judged - 1)):
+        raise _bad_line()
+
+
+def _bad_line() -> Refused:
+    return bad_request("the request head has a line that does not end with CR LF")
 
 
 def _check_lines(raw: bytes) -> None:
     if raw.count(b"\n") != raw.count(b"\r\n"):
-        raise bad_request("the request head has a line that does not end with CR LF")
+        raise _bad_line()
 
 
-def check_size(raw: bytes, limits: HttpLimits) -> None:
+def check_size(buffer: bytes, limits: HttpLimits, start: int = 0) -> None:
     """Refuse a head, whole or begun, that is too large; names the target when that is what is too long."""
-    if len(raw) > limits.url_bytes_max + _LINE_REST_BYTES and raw.find(b"\r\n", 0, limits.url_bytes_max) < 0:
+    size = len(buffer) - start
+    if (
+        size > limits.url_bytes_max + _LINE_REST_BYTES
+        and buffer.find(b"\r\n", start, start + limits.url_bytes_max) < 0
+    ):
         raise url_too_long(limits)
-    if len(raw) > limits.header_bytes_max:
+    if size > limits.header_bytes_max:
         raise Refused(Code.HEADERS_TOO_LARGE, f"the request head is larger than {limits.header_bytes_max} bytes")
 
 
@@ -176,22 +192,26 @@ def _request_line(line: bytes) -> tuple[bytes, bytes, bool]:
     return method, target, version == b"HTTP/1.0"
 
 
-def _host(headers: dict[bytes, bytes], http_1_0: bool, limits: HttpLimits) -> bytes:
+def _host(headers: dict[bytes, bytes], http_1_0: bool, limits: HttpLimits, here: bytes) -> bytes:
     host = headers.get(b"host")
     if host is None:
         if http_1_0 and not limits.hosts:
             return b""
         raise bad_request("the Host header is missing")
-    check_host(host, limits)
+    check_host(host, limits, here)
     return host
 
 
-def check_host(host: bytes, limits: HttpLimits) -> None:
-    """Raises Refused for what is no host name with an optional port, or one that is not served here."""
+def check_host(host: bytes, limits: HttpLimits, here: bytes = b"") -> None:
+    """Raises Refused for what is no host name with an optional port, or one that is not served here.
+
+    ``here``, the address that was connected to, is always served: probes know no name, and no name stands for it.
+    """
     match = _HOST.fullmatch(host)
     if match is None:
         raise bad_request("the Host header is not a host name with an optional port")
-    if limits.hosts and match[1].decode().lower() not in limits.hosts:
+    name = match[1].lower()
+    if limits.hosts and name != here and name.decode() not in limits.hosts:
         raise Refused(Code.MISDIRECTED, f"the host {show(host.decode())} is not served here")
 
 
@@ -297,11 +317,14 @@ class ChunkedBody:
     def __init__(self, limits: HttpLimits) -> None:
         self.data = bytearray()
         self._limits = limits
+        self.tired = False  # it stopped where it could go on, for others to have their turn
         self._chunks = 0
         self._left = 0  # of the current chunk, its CR LF included; 0 = a size line is next
 
     def take(self, buffer: bytes, position: int) -> tuple[int, bool]:
         """Read on from ``position``; returns where it stopped and whether the body is whole. Raises Refused."""
+        last = self._chunks + CHUNKS_AT_ONCE_MAX
+        self.tired = False
         while True:
             if self._left > 2:
                 piece = buffer[position : position + self._left - 2]
@@ -319,6 +342,9 @@ class ChunkedBody:
             if end < 0:
                 if len(buffer) - position >= CHUNK_LINE_BYTES_MAX:
                     raise bad_request(f"a chunk's size line is longer than {CHUNK_LINE_BYTES_MAX} bytes")
+                return position, False
+            if self._chunks >= last:
+                self.tired = True
                 return position, False
             size = self._size(buffer[position:end])
             if size == 0:
@@ -345,34 +371,6 @@ class ChunkedBody:
         if buffer[end : end + 2] != b"\r\n":
             raise bad_request("trailers after a chunked body are not supported")
         return end + 2, True
-
-
-def _allowed_bytes(body: bytes | bytearray, limits: HttpLimits) -> int:
-    return min(limits.body_bytes_max, max(RATIO_FREE_BYTES, limits.decompressed_ratio_max * len(body)))
-
-
-def decoded_bytes_max(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> int:
-    """What a coded body is unpacked to at most: what is allowed, or what gzip says at its end where that is less."""
-    allowed = _allowed_bytes(body, limits)
-    return min(allowed, int.from_bytes(body[-4:], "little")) if encoding == b"gzip" else allowed
-
-
-def decode_content(body: bytes | bytearray, encoding: bytes, limits: HttpLimits) -> bytes:
-    """Undo gzip or deflate (zlib format), exactly one member. Raises Refused (bad_encoding, body_too_large)."""
-    bytes_max = _allowed_bytes(body, limits)
-    name = encoding.decode()
-    inflate = zlib.decompressobj(wbits=31 if encoding == b"gzip" else 15)
-    try:
-        plain = inflate.decompress(body, decoded_bytes_max(body, encoding, limits) + 1)
-    except zlib.error as error:
-        raise Refused(Code.BAD_ENCODING, f"the body is not valid {name}", detail=str(error)) from None
-    if len(plain) > bytes_max:
-        raise Refused(Code.BODY_TOO_LARGE, f"the body is larger than {bytes_max} bytes once decoded from {name}")
-    if not inflate.eof or inflate.unused_data:
-        raise Refused(
-            Code.BAD_ENCODING, f"the {name} body is cut short, longer than it says, or has bytes after its end"
-        )
-    return plain
 
 
 def answer_head(answer: HttpAnswer, length: int | None, http_1_0: bool, close: bool) -> bytes:

@@ -1,6 +1,7 @@
 """The data plane's HTTP/1.1: a request's bytes come in here, its answer's bytes leave here.
 
     data_received -> Splitter -> waiting line -> respond(HttpRequest) -> HttpAnswer -> transport
+                                 a large body -> screen(its head) -> the rest of it
 
 Each connection has one task that answers its requests in order. While one runs we keep reading, so that a client who
 hangs up is noticed: the task is cancelled, and with it whatever ``respond`` was doing. What breaks the rules of the
@@ -12,26 +13,29 @@ import logging
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
-from forwardpass.ingress.framing import Head, answer_head, refusal_of
+from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of, host_of
+from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.framing import Head, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
-from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics
-from forwardpass.ingress.routes import Family
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics, Respond, Screen
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
 
-HELD_BYTES_MAX = 64 * 1024  # unread bytes behind a full line at which we stop receiving (and noticing a hang-up)
+HELD_BYTES_MAX = 64 * 1024
+"""Of requests in the line, from which on it is full; of unread bytes behind a full line, from which on we stop receiving
+(and noticing a hang-up)."""
 
 log = logging.getLogger("forwardpass.ingress")
 
-Respond = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 FamilyOf = Callable[[bytes, str], Family]
 
 
@@ -39,7 +43,8 @@ class HttpServer:
     """Serves ``respond`` and owns its connections and their tasks.
 
     ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
-    ``in_flight`` counts the bytes of requests, of this server or of several.
+    ``in_flight`` counts the bytes of requests, of this server or of several. ``screen`` is asked before a body comes in
+    that is not small, or that waits for 100 Continue; ``origins`` what pages may read of refusals.
     """
 
     def __init__(
@@ -50,9 +55,13 @@ class HttpServer:
         clock: Clock,
         tls: ssl.SSLContext | None = None,
         in_flight: BytesInFlight | None = None,
+        screen: Screen | None = None,
+        origins: Origins | None = None,
     ) -> None:
         self.respond = respond
         self.family_of = family_of
+        self.screen = screen
+        self.origins = Origins() if origins is None else origins
         self.limits = limits
         self.clock = clock
         self.draining = False
@@ -82,18 +91,31 @@ class HttpServer:
         return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, refused)
 
 
+class _Whole(NamedTuple):
+    """A request in the line; with a ``refusal`` there was no room for its body, and it is only told so."""
+
+    head: Head
+    body: bytes
+    received_s: float
+    size: int
+    refusal: Failure | None
+
+
 class _Connection(asyncio.Protocol):
     """Reads into a waiting line; one task answers what is in it. To its ``OpenConnections`` it is a Connection."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._limits = server.limits
-        self._splitter = Splitter(server.limits)
-        self._line: deque[tuple[Head, bytes, float] | Failure] = deque()  # a failure in it is its last entry
+        self._line: deque[_Whole | Head | Failure] = deque()
+        """A failure is its last entry; so is a head, of a body that is to be let in, until it was."""
         self._line_bytes = 0
-        self._partial_bytes = 0  # of a body that is not whole; counted in flight, as the line is
+        self._counted_bytes = 0  # in flight, of what came and is not being answered
         self._deaf = False  # input is discarded: after a refusal, or after what the client said is its last request
-        self._held = False  # the line is full
+        self._full = False  # the line is
+        self._waits = False  # nothing is read: a body is to be let in, or others have their turn
+        self._let_in = False  # the body that is coming in
+        self._asked: tuple[bytes, str, Mapping[bytes, bytes]] = (b"", "", {})  # by what was refused
         self._running = False
         self._client_ended = False
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
@@ -105,6 +127,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self._writer = AnswerWriter(self._transport, self._server.clock)
+        self._splitter = Splitter(self._limits, host_of(transport.get_extra_info("sockname")))
         self._peer = address_of(transport.get_extra_info("peername"))
         self._subject = subject_of(transport.get_extra_info("peercert"))
         self._loop = asyncio.get_running_loop()
@@ -114,16 +137,16 @@ class _Connection(asyncio.Protocol):
             self._refuse(refusal)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._deaf = True
         self._task.cancel()
-        self._line.clear()
-        self._count_out()
+        self._forget()
         self._server.connections.leave(self, self._peer)
 
     def eof_received(self) -> bool:
         """The client ended its side. If it waits for an answer it is taken to be gone; a refusal still goes out."""
-        if self._running or (self._line and not isinstance(self._line[0], Failure)):
+        if self._running or (self._line and isinstance(self._line[0], _Whole)):
             self._task.cancel()
+            self._forget()
+            self._ends(self._limits.write_time_s)
             return False
         if self._splitter.begun and not self._deaf:
             self._refuse(self._splitter.cut_short())
@@ -134,56 +157,99 @@ class _Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._splitter.feed(data)
-        if not self._held:
+        if not self._full:
             self._read()
-        elif self._splitter.unread_bytes > HELD_BYTES_MAX:
-            self._transport.pause_reading()
+        else:
+            self._count()
+            if self._splitter.unread_bytes > HELD_BYTES_MAX:
+                self._transport.pause_reading()
 
     def _read(self) -> None:
         """Put what is whole into the waiting line, while there is room in it."""
         now_s = self._server.clock()
         try:
-            while not self._deaf and not self._held:
+            while not (self._deaf or self._full or self._waits):
                 request = self._splitter.take(now_s)
                 if request is None:
-                    self._count_in(self._splitter.body_bytes, self._splitter.announced_bytes)
+                    self._look_at_what_comes()
                     break
-                head, body = request
-                self._count_in(len(body), 0)
-                self._partial_bytes = 0  # it is the line's now
-                self._deaf = not head.keep_alive
-                self._line_bytes += len(body)
-                self._put((head, body, now_s))
-                if len(self._line) >= self._limits.pipelined_max or self._line_bytes >= self._limits.body_bytes_max:
-                    self._held = True
+                self._put_whole(*request, now_s)
         except Failure as refusal:
             self._refuse(refusal)
-        if self._splitter.awaits_go_ahead and not self._running and not self._line:
-            self._splitter.awaits_go_ahead = False
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._count()
 
-    def _count_in(self, here: int, coming: int) -> None:
-        """So much of a body is here now. Raises Failed where that, and what is still to come of it, has no room."""
-        more = here - self._partial_bytes
-        if more or coming:
-            in_flight = self._server.in_flight
-            in_flight.check(more + coming, here + coming)
-            in_flight.held += more
-            self._partial_bytes = here
+    def _read_on(self) -> None:
+        """After the line was full, or what came had to wait."""
+        self._read()
+        if not self._waits and (not self._full or self._splitter.unread_bytes <= HELD_BYTES_MAX):
+            self._transport.resume_reading()  # else each line of short requests would let in a long read
 
-    def _count_out(self) -> None:
-        """Nothing that came is held any more, but what is being answered."""
-        self._server.in_flight.held -= self._partial_bytes + self._line_bytes
-        self._partial_bytes = self._line_bytes = 0
+    def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
+        self._let_in = False  # the next one is not
+        self._deaf = not head.keep_alive
+        size = self._splitter.head_bytes + len(body)
+        self._line_bytes += size
+        self._count()
+        refusal = None
+        if body:
+            try:
+                self._server.in_flight.check(0, len(body), self._peer)
+            except Failed as failed:
+                self._line_bytes -= len(body)
+                body, size, refusal = b"", size - len(body), failed
+        self._put(_Whole(head, body, now_s, size, refusal))
+        self._full = len(self._line) >= self._limits.pipelined_max or self._line_bytes >= HELD_BYTES_MAX
+
+    def _look_at_what_comes(self) -> None:
+        """Of a body that is not whole: whether there is room for it, and whether it may come in. Raises Failed."""
+        splitter = self._splitter
+        head = splitter.coming
+        if head is None:
+            return
+        self._count()
+        size = splitter.body_bytes + splitter.announced_bytes
+        if size:
+            self._server.in_flight.check(splitter.announced_bytes, size, self._peer)
+        if not self._let_in and (splitter.awaits_go_ahead or size > SMALL_BODY_BYTES_MAX):
+            self._let_in = True
+            self._put(head)
+        elif splitter.tired:
+            self._loop.call_soon(self._go_on)
+        else:
+            return
+        self._waits = True
+        self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Others had their turn, or the body was let in."""
+        self._waits = False
+        if not self._deaf:
+            self._splitter.excuse(self._server.clock())
+            self._read_on()
+
+    def _count(self) -> None:
+        """Have counted in flight what came and is not being answered: requests in the line, and what is not whole."""
+        held = self._line_bytes + self._splitter.body_bytes + self._splitter.unread_bytes
+        if held != self._counted_bytes:
+            self._server.in_flight.hold(held - self._counted_bytes, self._peer)
+            self._counted_bytes = held
+
+    def _forget(self) -> None:
+        """Whatever came is not answered any more."""
+        self._deaf = True
+        self._line.clear()
+        self._line_bytes = 0
+        self._splitter.drop()
+        self._count()
 
     def _refuse(self, refusal: Failure) -> None:
         self._deaf = True
-        self._splitter.drop_body()
-        self._server.in_flight.held -= self._partial_bytes
-        self._partial_bytes = 0
+        self._asked = self._splitter.asked
+        self._splitter.drop()
+        self._count()
         self._put(refusal)
 
-    def _put(self, entry: tuple[Head, bytes, float] | Failure) -> None:
+    def _put(self, entry: _Whole | Head | Failure) -> None:
         self._line.append(entry)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -196,20 +262,15 @@ class _Connection(asyncio.Protocol):
                     await self._wake
                 entry = self._line.popleft()
                 if isinstance(entry, Failure):
-                    refusal = self._refusal(entry, *self._splitter.asked)
-                    assert isinstance(refusal.body, bytes)
-                    self._transport.write(answer_head(refusal, len(refusal.body), False, True) + refusal.body)
+                    self._writer.refuse(self._refusal(entry, *self._asked), self._asked[0])
                     break
-                head, body, received_s = entry
-                self._line_bytes -= len(body)
-                if self._held and not self._line:
-                    self._held = False
-                    self._read()
-                    if not self._held or self._splitter.unread_bytes <= HELD_BYTES_MAX:
-                        self._transport.resume_reading()  # else each line of short requests would let in a long read
-                if await self._answer(head, body, received_s) or self._transport.is_closing():
+                if isinstance(entry, Head):
+                    last = await self._screen(entry)
+                else:
+                    last = await self._answer_next(entry)
+                if last or self._transport.is_closing():
                     break
-                del entry, head, body  # an idle connection holds no request
+                del entry  # an idle connection holds no request
                 self._quiet_s = self._server.clock()
                 if self._line:
                     await asyncio.sleep(0)  # others have their turn before what this client sent at once
@@ -218,18 +279,44 @@ class _Connection(asyncio.Protocol):
             log.exception("a connection was given up")
             self.cut()
 
-    async def _answer(self, head: Head, body: bytes, received_s: float) -> bool:
+    async def _screen(self, head: Head) -> bool:
+        """Let a body in, or answer at once; whether that was the connection's last."""
+        if self._server.screen is not None:
+            try:
+                answer = await self._server.screen(self._request(head, b"", self._server.clock()))
+            except Exception as error:
+                answer = self._failed(error, head)
+            if answer is not None:
+                return await self._writer.write(answer, head, True)
+        if self._splitter.awaits_go_ahead and not self._deaf:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._splitter.awaits_go_ahead = False
+        self._go_on()
+        return False
+
+    async def _answer_next(self, entry: _Whole) -> bool:
+        self._line_bytes -= entry.size
+        self._counted_bytes -= entry.size  # the line's no more, counted until it is answered
+        if self._full and not self._line:
+            self._full = False
+            self._read_on()
+        return await self._answer(*entry)
+
+    def _request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
+        encoding, peer, subject = head.encoding, self._peer, self._subject
+        return HttpRequest(head.method, head.path, head.query, head.headers, body, received_s, peer, encoding, subject)
+
+    async def _answer(self, head: Head, body: bytes, received_s: float, size: int, refusal: Failure | None) -> bool:
         """Have one request answered and write that; whether it was the connection's last."""
         server = self._server
-        request = HttpRequest(
-            head.method, head.path, head.query, head.headers, body, received_s, self._peer, head.encoding, self._subject
-        )
+        request = self._request(head, body, received_s)
         self._running = True
-        size = len(body)  # the line's no more, counted until it is answered
         server.running += 1
         server.requests += 1
         try:
             try:
+                if refusal is not None:
+                    raise refusal
                 answer = await server.respond(request)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
@@ -243,17 +330,19 @@ class _Connection(asyncio.Protocol):
         finally:
             self._running = False
             server.running -= 1
-            server.in_flight.held -= size + request.unpacked_bytes
+            server.in_flight.hold(-size - request.unpacked_bytes, self._peer)
 
     def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
         if not isinstance(error, Failure):
             log.error("no answer was made", exc_info=error)
             error = Failed(Code.INTERNAL, "the request failed inside the server")
-        return self._refusal(error, head.method, head.path)
+        return self._refusal(error, head.method, head.path, head.headers)
 
-    def _refusal(self, failure: Failure, method: bytes, path: str) -> HttpAnswer:
+    def _refusal(self, failure: Failure, method: bytes, path: str, headers: Mapping[bytes, bytes]) -> HttpAnswer:
         self._server.refused[failure.code] += 1
-        return refusal_of(failure, self._server.family_of(method, path))
+        answer = refusal_of(failure, self._server.family_of(method, path))
+        answer.headers += self._server.origins.headers(headers)
+        return answer
 
     def pause_writing(self) -> None:
         self._writer.pause()
@@ -261,11 +350,15 @@ class _Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writer.resume()
 
+    def _ends(self, patience_s: float) -> None:
+        """The last of ours is said; what has not ended by itself is cut after so long."""
+        self._ending_s = self._server.clock()
+        self._cut_s = self._ending_s + patience_s
+
     def _end(self) -> None:
         """After the last answer: send our end, then discard what still comes in until the client closes too."""
-        self._deaf = True
-        self._ending_s = self._server.clock()
-        self._cut_s = self._ending_s + self._limits.write_time_s
+        self._forget()
+        self._ends(self._limits.write_time_s)
         if self._transport.is_closing():
             return
         self._transport.resume_reading()
@@ -285,7 +378,7 @@ class _Connection(asyncio.Protocol):
         elif self._writer.stalled_s:
             if now_s - self._writer.stalled_s > limits.write_time_s:
                 self.cut()
-        elif not self._deaf:
+        elif not (self._deaf or self._waits):
             overdue = self._splitter.overdue(now_s)
             if overdue is not None:
                 self._refuse(overdue)
@@ -299,10 +392,8 @@ class _Connection(asyncio.Protocol):
         if self._idle():
             self._deaf = True
             self._task.cancel()
-            self._ending_s = self._server.clock()
             # Over TLS a client may never say that it ends too; nobody waits for one that has its answers.
-            patience_s = self._limits.write_time_s if self._transport.get_write_buffer_size() else LINGER_S
-            self._cut_s = self._ending_s + patience_s
+            self._ends(self._limits.write_time_s if self._transport.get_write_buffer_size() else LINGER_S)
             self._transport.close()
 
     def cut(self) -> None:

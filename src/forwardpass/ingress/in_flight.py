@@ -1,36 +1,49 @@
-"""How many bytes the requests of all connections hold together (FAULTS V10): bodies that come in, and are answered."""
+"""How many bytes the requests of all connections hold together (FAULTS V10): what came in, until it is answered."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
+from forwardpass.core.clock import jitter
 from forwardpass.core.errors import Code, Failed
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
 
 SMALL_SHARE = 8
 """One part of so many is kept for small bodies: a few huge ones leave room for everybody else's."""
+RETRY_S = 2.0
 
 
 class BytesInFlight:
-    """``held`` is what is here, not what was announced: a client that only says it will send much takes no room."""
+    """``held`` is what is here, not what was announced: a client that only says it will send much takes no room.
+
+    Of the room for large bodies one address has half at most, so that it alone keeps nobody out.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.held = 0
         self._bytes_max = bytes_max
         self._large_max = bytes_max - bytes_max // SMALL_SHARE
+        self._address_max = self._large_max // 2
+        self._of_address: dict[str, int] = {}
 
-    def check(self, more: int, size: int) -> None:
+    def hold(self, more: int, address: str = "") -> None:
+        """So many bytes more are here, or fewer; callers without an address cannot be told apart."""
+        self.held += more
+        if address:
+            held = self._of_address.get(address, 0) + more
+            if held:
+                self._of_address[address] = held
+            else:
+                self._of_address.pop(address, None)
+
+    def check(self, more: int, size: int, address: str = "") -> None:
         """Raises Failed bytes_in_flight_full where so many more, of a body of ``size`` in all, have no room."""
-        room = self._bytes_max if size <= SMALL_BODY_BYTES_MAX else self._large_max
-        if self.held + more > room:
-            text = f"requests hold {self.held} bytes; with {more} more they are over limits.bytes_in_flight_max"
-            raise Failed(Code.BYTES_IN_FLIGHT_FULL, text, retry_after_s=1.0)
+        if size <= SMALL_BODY_BYTES_MAX:
+            if self.held + more > self._bytes_max:
+                raise self._full(more, self.held, self._bytes_max)
+        elif self.held + more > self._large_max:
+            raise self._full(more, self.held, self._large_max)
+        elif address and (held := self._of_address.get(address, 0)) + more > self._address_max:
+            raise self._full(more, held, self._address_max)
 
-    @contextmanager
-    def lent(self, size: int, of: int) -> Iterator[None]:
-        """So many bytes, made of a body of ``of``, are held while the block runs. Raises Failed bytes_in_flight_full."""
-        self.check(size, of)
-        self.held += size
-        try:
-            yield
-        finally:
-            self.held -= size
+    def _full(self, more: int, held: int, room: int) -> Failed:
+        """What strangers are told says nothing of what others do."""
+        text = "there is no room for so large a request at the moment"
+        detail = f"{held} bytes of {room} are held, and {more} more were to come; limits.bytes_in_flight_max"
+        return Failed(Code.BYTES_IN_FLIGHT_FULL, text, detail=detail, retry_after_s=RETRY_S * jitter())

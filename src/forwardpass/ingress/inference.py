@@ -3,9 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
-from forwardpass.admit.quotas import NOTHING, Admission
+from forwardpass.admit.quotas import Admission
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
@@ -14,7 +15,7 @@ from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
 from forwardpass.ingress.edge import allow
 from forwardpass.pipeline.books import ended_by
-from forwardpass.pipeline.charge import most, used
+from forwardpass.pipeline.charge import most
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
@@ -57,16 +58,12 @@ class Inference:
         try:
             self._refuse_work()
             variant = self.route(target, caller, "infer")
-            if admission is not None:
-                await admission.enter(variant.version.pipeline)
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
         except Failure as failure:
             self.count(failure)
             raise
 
         async def tell(answer: Answer, request: Request) -> Encoded:
-            if admission is not None:
-                admission.settle(used(answer))
             try:
                 return await off_loop(work_of(answer), encode, answer, request)
             except BaseException:
@@ -75,20 +72,20 @@ class Inference:
                 raise
 
         try:
+            if admission is not None:
+                await self._enter(admission, variant)
             request = await self._decoded(variant, work, decode)
             if admission is not None and admission.charges:
                 await self._charge(admission, variant, request)
-            return await self.handle.told(variant, request, tell)
-        except Failure:
-            if admission is not None:
-                admission.settle(NOTHING)  # unless its answer was: what could not be told was worked out all the same
-            raise
+            return await self.handle.told(variant, request, tell, admission)
         finally:
             variant.exit()
 
     def route(self, target: Target, caller: Caller = ANONYMOUS, scope: str = "read") -> Variant:
-        """The version that is meant, for a caller that has the scope for it. Raises Refused forbidden for a caller that may not ask it, pipeline_not_found, version_not_found;
-        Failed not_ready, also for what may still come."""
+        """The version that is meant, for a caller that has the scope for it.
+
+        Raises Refused forbidden, pipeline_not_found, version_not_found; Failed not_ready, also for what may still come.
+        """
         try:
             pipeline = target.pipeline or self._only(target.tasks, caller, scope)
             allow(caller, scope, pipeline)
@@ -115,9 +112,21 @@ class Inference:
         request.timeline.decoded = self._clock()
         return request
 
-    async def _charge(self, admission: Admission, variant: Variant, request: Request) -> None:
+    async def _enter(self, admission: Admission, variant: Variant) -> None:
         try:
-            await admission.charge(most(variant.version.definition, variant.signature, request))
+            await admission.enter(variant.version.pipeline)
+        except BaseException as error:
+            self.count(error)
+            raise
+
+    async def _charge(self, admission: Admission, variant: Variant, request: Request) -> None:
+        definition, charges = variant.version.definition, admission.charges
+        tokens = "tokens" in charges or ("cost" in charges and definition.price.token > 0)
+        size = sum([column.bytes_total for column in request.columns]) if tokens else 0
+        try:
+            await admission.charge(
+                await off_loop(size, partial(most, tokens=tokens), definition, variant.signature, request)
+            )
         except BaseException as error:
             self.count(error)
             raise
@@ -153,10 +162,11 @@ class Inference:
                 raise Failed(Code.NOT_READY, text, retry_after_s=1.0)
             text = f"no pipeline that this caller may ask has a task of kind {wanted} ([task] in pipeline.toml)"
         elif not names:
-            text = "no pipeline that this caller may ask is served"
+            text = "no pipeline is served that this caller may ask"
         else:
             fit = f" of this kind ({wanted})" if tasks else ""
-            text = f"{len(names)} pipelines{fit} that this caller may ask are served, so the request must name one, or the setting data.pipeline"
+            many = f"{len(names)} pipelines{fit} are served to this caller"
+            text = f"{many}, so the request must name one, or the setting data.pipeline"
         raise Refused(Code.PIPELINE_NOT_FOUND, text)
 
 

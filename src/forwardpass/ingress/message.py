@@ -1,6 +1,6 @@
 """One HTTP request and one answer, as the data plane's protocol hands them over: bytes, no policy."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +24,7 @@ class HttpRequest(msgspec.Struct):
     encoding: bytes = b""  # that ``body`` still has: gzip or deflate
     subject: str = ""  # of the client's certificate, where one was shown and verified
     admission: Admission | None = None  # what it has taken of quotas, where there are any
+    sent_bytes: int = 0  # of a body that is not in here, as it came
 
     def leave(self) -> None:
         """It has been answered, or given up: it counts no more as one that runs."""
@@ -41,6 +42,11 @@ class HttpAnswer(msgspec.Struct):
     content_type: bytes = b"application/json"
     headers: list[tuple[bytes, bytes]] = []
     close: bool = False
+
+
+Respond = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+Screen = Callable[[HttpRequest], Awaitable[HttpAnswer | None]]
+"""Given a request without its body: the answer where the body need not come in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,8 +136,9 @@ ROUTES: tuple[Route, ...] = (
     *_by_task(),
     *_platforms(),
     _get("/openapi.json", "openapi", "the OpenAPI document of what is served here"),
-    _get("/docs", "try_page", "a page to try it with"),
-    _get("/docs/{asset}", "try_page_asset", "what that page loads"),
+    # The page is the same for everybody; what it reads and asks needs the key that is typed into it.
+    _get("/docs", "try_page", "a page to try it with", scope="open"),
+    _get("/docs/{asset}", "try_page_asset", "what that page loads", scope="open"),
     _grpc("ServerLive", "live", "the process runs", "open"),
     _grpc("ServerReady", "ready", "every pipeline answers", "open"),
     _grpc("ModelReady", "model_ready", "this pipeline answers"),

@@ -1,18 +1,28 @@
 """Cuts the bytes of one connection into whole requests: no socket, no loop, so every cut can be tested at every byte."""
 
+import re
+from collections.abc import Mapping
+
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.framing import ChunkedBody, Head, SizedBody, check_begun, first_line, read_head
 from forwardpass.ingress.message import HttpLimits
 
+_ORIGIN = re.compile(rb"\r\norigin:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
+
 
 class Splitter:
-    """``feed`` what came, then ``take`` until it gives None. After it raised Refused the connection is lost: stop."""
+    """``feed`` what came, then ``take`` until it gives None. After it raised Refused the connection is lost: stop.
 
-    def __init__(self, limits: HttpLimits) -> None:
+    ``here`` is the address that was connected to, as a host.
+    """
+
+    def __init__(self, limits: HttpLimits, here: bytes = b"") -> None:
         self.awaits_go_ahead = False  # the client holds its body back until it is told 100 Continue
         self._limits = limits
+        self._here = here
         self._buffer = b""  # read up to _position
         self._position = 0
+        self._judged = 0  # bytes from there on that begin a head and were looked at
         self._head: Head | None = None  # of the message whose body is coming in
         self._body: SizedBody | ChunkedBody | None = None  # set when it does not come in one piece
         self._last_raw = b""  # a client mostly repeats its head: then it is not judged again
@@ -53,17 +63,21 @@ class Splitter:
     def _take_head(self, now_s: float) -> Head | None:
         while self._buffer.startswith(b"\r\n", self._position):
             self._position += 2  # some clients end a body with an empty line that belongs to nothing
-        end = self._buffer.find(b"\r\n\r\n", self._position) + 4
+            self._judged = 0
+        judged = self._position + self._judged
+        end = self._buffer.find(b"\r\n\r\n", max(self._position, judged - 3)) + 4
         if end < 4:
             if self._position < len(self._buffer):  # more than empty lines
                 self._begun_s = self._begun_s or now_s
-                check_begun(self._buffer[self._position :], self._limits)
+                check_begun(self._buffer, self._position, judged, self._limits)
+                self._judged = len(self._buffer) - self._position
             return None
         raw = self._buffer[self._position : end]
         if raw != self._last_raw or self._last_head is None:
-            self._last_head = read_head(raw, self._limits)
+            self._last_head = read_head(raw, self._limits, self._here)
             self._last_raw = raw
         self._position = end
+        self._judged = 0
         return self._last_head
 
     @property
@@ -72,12 +86,34 @@ class Splitter:
         return bool(self._begun_s)
 
     @property
-    def asked(self) -> tuple[bytes, str]:
-        """Method and path of the message that is coming in, as far as its first line is here and right; else empty."""
+    def coming(self) -> Head | None:
+        """The head of the body that is coming in."""
+        return self._head
+
+    @property
+    def tired(self) -> bool:
+        """Whether ``take`` gave None though it could go on: others should have their turn first."""
+        return isinstance(self._body, ChunkedBody) and self._body.tired
+
+    @property
+    def asked(self) -> tuple[bytes, str, Mapping[bytes, bytes]]:
+        """Method, path and headers of the message that is coming in, as far as its first line is here and right.
+
+        Of a head that was refused its origin is all that is told; what is not known is empty.
+        """
         if self._head is not None:
-            return self._head.method, self._head.path
-        line, end, _ = self._buffer[self._position :].partition(b"\r\n")
-        return first_line(line) if end else (b"", "")
+            return self._head.method, self._head.path, self._head.headers
+        raw, end, _ = self._buffer[self._position :].partition(b"\r\n\r\n")
+        line, broken, _ = raw.partition(b"\r\n")
+        if not (broken or end):
+            return b"", "", {}
+        origins = _ORIGIN.findall(raw + b"\r\n") if end else []
+        return *first_line(line), {b"origin": origins[0]} if len(origins) == 1 else {}
+
+    @property
+    def head_bytes(self) -> int:
+        """Of the head that was taken last."""
+        return len(self._last_raw)
 
     @property
     def unread_bytes(self) -> int:
@@ -94,10 +130,16 @@ class Splitter:
         head = self._head
         return 0 if head is None or head.length is None else head.length - self.body_bytes
 
-    def drop_body(self) -> None:
-        """Hold no more of a message that will not be read on."""
+    def drop(self) -> None:
+        """Hold nothing any more: what is here will not be read on."""
+        self._buffer, self._position, self._judged = b"", 0, 0
         if self._body is not None:
             self._body.data = bytearray()
+
+    def excuse(self, now_s: float) -> None:
+        """The client could not send until now: its time begins anew."""
+        if self._begun_s:
+            self._begun_s, self._begun_bytes = now_s, self.body_bytes
 
     def cut_short(self) -> Refused:
         """What to say when the client ends its side in the middle of a message."""

@@ -33,6 +33,12 @@ class AnswerWriter:
             await self._writable
         return close
 
+    def refuse(self, refusal: HttpAnswer, method: bytes) -> None:
+        """The connection's last answer, to what may not even have been a request."""
+        assert isinstance(refusal.body, bytes)
+        wire = answer_head(refusal, len(refusal.body), False, True)
+        self._transport.write(wire if method == b"HEAD" else wire + refusal.body)
+
     async def _write_long(self, answer: HttpAnswer, head: Head, close: bool) -> bool:
         body = answer.body
         if isinstance(body, AsyncIterator):

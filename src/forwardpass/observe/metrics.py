@@ -30,6 +30,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_requests_running": ("gauge", "Requests between being routed and being answered."),
     "forwardpass_sequences": ("gauge", "Sequences that go on: begun, and neither ended, lost nor idle for too long."),
     "forwardpass_worker_deaths_total": ("counter", "Worker processes that ended unasked."),
+    "forwardpass_workers_abandoned_total": ("counter", "Worker processes ended because nobody waited for what they ran."),
     "forwardpass_overdue_total": (
         "counter", "Items begun though their deadline had passed or their caller had left before: none ever should be.",
     ),

@@ -1,11 +1,11 @@
 """How full the memory is that this process may use, and what is done without when it runs short.
 
-The tightest of the control groups it is in (v1 and v2) and of the machine counts; of a group's use, files that could be
-dropped at once do not. What to do is decided by ``next_level``, one step at each look: first what is kept for comfort
+The tightest of the control groups it is in (v1 and v2) and of the machine counts; of a group's use, what the system can
+drop at once does not: pages of files, however often they were read, and caches of its own. What to do is decided by ``next_level``, one step at each look: first what is kept for comfort
 shrinks, then new work is refused, then loads are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -16,6 +16,8 @@ from forwardpass.core.errors import Code, Failed
 LOOK_S = 0.5
 LET_GO = 0.03  # a level ends only when so much of the limit is free again beyond where it began
 RETRY_S = 2.0
+STANDING_S = 10.0  # work refused for so long is no passing shortage
+KEPT_SHARE = 0.02  # of the limit: so much of what could be dropped is counted as in use, or half of it if that is less
 ROOT = Path("/")
 
 
@@ -26,6 +28,21 @@ class Level(IntEnum):
     SHRINK = 1
     REFUSE_WORK = 2
     REFUSE_LOADS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where a group tells its limits, of which the lowest holds, its use, and how much of that is idle."""
+
+    limits: Sequence[str]
+    used: str
+    idle: Sequence[str]
+
+
+_VERSION_1 = _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
+_VERSION_2 = _Files(
+    ("memory.max", "memory.high"), "memory.current", ("inactive_file", "active_file", "slab_reclaimable")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,7 @@ class Pressure:
     def __init__(self, share_max: float, root: Path | None = None) -> None:
         self.level = Level.CALM
         self.memory: Memory | None = None
+        self._refusing_s = 0.0
         self._share_max = share_max
         self._root = ROOT if root is None else root
 
@@ -69,7 +87,17 @@ class Pressure:
         self.memory = memory_of(self._root)
         if self.memory is not None:
             self.level = next_level(self.level, self.memory.share, self._share_max)
+        self._refusing_s = self._refusing_s + LOOK_S if self.level >= Level.REFUSE_WORK else 0.0
         return self.level
+
+    @property
+    def standing(self) -> bool:
+        """Whether new requests have been refused for longer than a passing shortage lasts."""
+        return self._refusing_s > STANDING_S
+
+    def let_go(self) -> None:
+        """Nobody looks any more: what was last seen holds for nothing."""
+        self.level, self.memory, self._refusing_s = Level.CALM, None, 0.0
 
     def refuse_work(self) -> None:
         """Raises Failed memory_full."""
@@ -102,23 +130,27 @@ def _groups(root: Path) -> Iterator[Memory]:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0":
-            mount, names = mounts, ("memory.max", "memory.current", "inactive_file")
+            mount, files = mounts, _VERSION_2
         elif "memory" in controllers.split(","):
-            mount, names = mounts / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            mount, files = mounts / "memory", _VERSION_1
         else:
             continue
         inside = mount / path.strip("/")
         for folder in (inside, *inside.parents):
-            yield from _group(folder, *names)
+            yield from _group(folder, files)
             if folder == mount:
                 break
 
 
-def _group(folder: Path, limit_name: str, used_name: str, idle_name: str) -> Iterator[Memory]:
-    limit, used = _text(folder / limit_name).strip(), _text(folder / used_name).strip()
-    if limit.isdecimal() and used.isdecimal() and int(limit) > 0:  # "max" is none
-        idle = _fields(folder / "memory.stat").get(idle_name, 0)
-        yield Memory(max(0, int(used) - idle), int(limit))
+def _group(folder: Path, files: _Files) -> Iterator[Memory]:
+    told = [_text(folder / name).strip() for name in files.limits]
+    limits = [int(limit) for limit in told if limit.isdecimal() and int(limit) > 0]  # "max" is none
+    used = _text(folder / files.used).strip()
+    if limits and used.isdecimal():
+        fields, limit = _fields(folder / "memory.stat"), min(limits)
+        idle = sum([fields.get(name, 0) for name in files.idle])
+        idle -= min(idle // 2, int(KEPT_SHARE * limit))  # as the machine's MemAvailable is told
+        yield Memory(max(0, int(used) - idle), limit)
 
 
 def _fields(path: Path) -> dict[str, int]:

@@ -5,6 +5,7 @@ import ctypes
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from forwardpass.core.clock import Clock
 from forwardpass.observe.pressure import LOOK_S, Level, Pressure
@@ -23,8 +24,10 @@ class Vitals:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """They are watched while the block runs."""
+        """They are watched while the block runs. A watch that fails is logged, and from then on says that all is well."""
         watching = [asyncio.create_task(self.watchdog.run()), asyncio.create_task(self._watch_memory())]
+        watching[0].add_done_callback(partial(_ended, "the event loop", self.watchdog.let_go))
+        watching[1].add_done_callback(partial(_ended, "memory", self.pressure.let_go))
         try:
             yield
         finally:
@@ -39,11 +42,16 @@ class Vitals:
                 share = self.pressure.memory.share if self.pressure.memory else 0.0
                 event = {"pressure": level.name.lower(), "share": round(share, 3)}
                 _log.warning("memory pressure", extra={"event": event})
-            if level >= Level.SHRINK and any(
-                [shrink() for shrink in self.shrinking]
-            ):  # each of them, whatever the others did
+            dropped = [shrink() for shrink in self.shrinking] if level >= Level.SHRINK else []
+            if any(dropped):
                 await asyncio.to_thread(_give_back)
             await asyncio.sleep(LOOK_S)
+
+
+def _ended(what: str, let_go: Callable[[], None], watching: "asyncio.Task[None]") -> None:
+    if not watching.cancelled() and (error := watching.exception()) is not None:
+        _log.error("%s is watched no more", what, exc_info=error)
+        let_go()
 
 
 def _give_back() -> None:

@@ -37,6 +37,10 @@ class Watchdog:
         now = self._clock()
         return now - self._turned_s > BLOCKED_S or now - self._over_s < RECOVERING_S
 
+    def let_go(self) -> None:
+        """Nobody looks any more: a loop that is not watched does not stand still."""
+        self._turned_s, self._over_s = float("inf"), float("-inf")
+
     async def run(self) -> None:
         """Until cancelled."""
         watching = threading.Thread(target=self._watch, args=(threading.get_ident(),), name="watchdog", daemon=True)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from forwardpass.admit.quotas import NOTHING, Admission, Use
 from forwardpass.batching.ticket import Part
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.pipeline import Price
 from forwardpass.core.request import Note, Request
 from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
@@ -34,23 +36,35 @@ class Books:
     metrics: Metrics
     clock: Clock
 
-    def open(self, variant: Variant, request: Request) -> "Entry":
-        return Entry(self, variant, request)
+    def open(self, variant: Variant, request: Request, admission: Admission | None = None) -> "Entry":
+        return Entry(self, variant, request, admission)
 
 
 class Entry:
     """One request, from before it is admitted until its answer is encoded: the end of the block is its end.
 
     ``parts`` are what workers made of it, ``judged_…`` what the judges of its guards said. Its outcome is what the block raised; "ok" where it raised nothing, or the
-    first row's failure where every row has failed.
+    first row's failure where every row has failed. What it comes to is settled with ``admission`` and written down, the
+    same for both; ``begun_rows`` are those that a worker was given of a request without an answer.
     """
 
-    __slots__ = ("_books", "_request", "_variant", "judged_failures", "judged_notes", "parts")
+    __slots__ = (
+        "_admission",
+        "_books",
+        "_request",
+        "_variant",
+        "begun_rows",
+        "judged_failures",
+        "judged_notes",
+        "parts",
+    )
 
-    def __init__(self, books: Books, variant: Variant, request: Request) -> None:
+    def __init__(self, books: Books, variant: Variant, request: Request, admission: Admission | None) -> None:
         self.parts: Sequence[Part] = ()
+        self.begun_rows = 0
         self.judged_failures: Mapping[int, Failure] = {}
         self.judged_notes: Sequence[Note] = ()
+        self._admission = admission
         self._books = books
         self._variant = variant
         self._request = request
@@ -61,9 +75,10 @@ class Entry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        record = self._record(self._outcome() if error is None else ended_by(error))
-        if isinstance(error, Failed):
-            record.cost = 0.0
+        use = self._use(error)
+        if self._admission is not None:
+            self._admission.settle(use)
+        record = self._record(self._outcome() if error is None else ended_by(error), use.cost)
         self._books.receipts.keep(record)
         self._books.metrics.observe(record)
         self._variant.answered.observe(record)
@@ -71,7 +86,7 @@ class Entry:
 
     def receipt(self) -> dict[str, Any]:
         """For the answer itself, so before that is encoded."""
-        return receipt(self._record(self._outcome()))
+        return receipt(self._record(self._outcome(), self._use(None).cost))
 
     def _outcome(self) -> str:
         rows = sum([part.rows for part in self.parts])
@@ -81,7 +96,7 @@ class Entry:
         failures = [part.failures[min(part.failures)] for part in self.parts if part.failures]
         return failures[0].code if failures and not rows else OK
 
-    def _record(self, outcome: str) -> Record:
+    def _record(self, outcome: str, cost: float) -> Record:
         request, parts, loaded = self._request, self.parts, self._variant.loaded
         request.timeline.responded = self._books.clock()
         return Record(
@@ -98,13 +113,25 @@ class Entry:
             trace=request.trace.id if request.trace is not None else "",
             tenant=request.tenant,
             key=request.caller.id,
-            cost=self._cost(),
+            cost=cost,
         )
 
-    def _cost(self) -> float:
-        """By the price of the pipeline, of the rows that did not fail by our fault; nothing if there is none."""
-        parts = self.parts
+    def _use(self, error: BaseException | None) -> Use:
+        """Of the rows that workers made something of, those that did not fail by our fault. Nothing of a request that
+        did, and of one that a judge was asked: the request that is judged pays its own pipeline's price."""
+        parts, price = self.parts, self._variant.version.definition.price
+        if self._request.judging or not (error is None or isinstance(error, Refused | asyncio.CancelledError)):
+            return NOTHING
+        if error is not None and not parts:
+            return self._begun(price)
         rows = sum([part.rows + len(part.failures) - ours(part.failures.values()) for part in parts])
-        if not rows:
-            return 0.0
-        return price_of(self._variant.version.definition.price, rows, sum([part.tokens for part in parts]))
+        tokens = sum([part.tokens for part in parts]) if rows else 0
+        return Use(rows, tokens, price_of(price, rows, tokens))
+
+    def _begun(self, price: Price) -> Use:
+        """Of a request that its caller left: how many tokens there were nobody has said, so as many as are reserved."""
+        rows = self.begun_rows
+        if not rows or self._admission is None:
+            return Use(rows, 0, price_of(price, rows, 0))
+        tokens = self._admission.reserved.tokens * rows / max(1, self._request.rows)
+        return Use(rows, tokens, price_of(price, rows, tokens))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from forwardpass.admit.quotas import Admission
 from forwardpass.batching.classes import priority_of
 from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
@@ -57,10 +58,14 @@ class Handle:
         return await self.told(variant, request, _as_it_is)
 
     async def told(
-        self, variant: Variant, request: Request, tell: Callable[[Answer, Request], Awaitable[Told]]
+        self,
+        variant: Variant,
+        request: Request,
+        tell: Callable[[Answer, Request], Awaitable[Told]],
+        admission: Admission | None = None,
     ) -> Told:
         """What ``tell`` makes of the answer. That is part of the request: what it raises is how the request ended."""
-        with self._books.open(variant, request) as entry:
+        with self._books.open(variant, request, admission) as entry:
             answer = await self._guarding.around(variant, request, entry, self._deadline(request), self._answer)
             if request.receipt:
                 answer.receipt = entry.receipt()
@@ -87,6 +92,7 @@ class Handle:
             return answer
         except asyncio.CancelledError:
             if items:
+                entry.begun_rows = sum([item.rows for item in items if item.taken])
                 items[0].ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
             raise
         finally:

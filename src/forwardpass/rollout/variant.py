@@ -119,8 +119,8 @@ class Variant:
 
     @property
     def ready(self) -> bool:
-        """Loaded, verified, and at least one worker answers."""
-        return self.stage is Stage.READY and any(worker.state is State.READY for worker in self.workers)
+        """Loaded, verified, and at least one worker answers, or does in a moment: what it ran for nobody was ended."""
+        return self.stage is Stage.READY and any(worker.ready or worker.returning for worker in self.workers)
 
     def enter(self) -> None:
         """A request comes in; Failed not_ready when the version ended since it was routed here."""

@@ -85,10 +85,12 @@ function quoted(text) {
 }
 
 // The curl command for a request: {method, url, headers, body, parts}, parts being [name, value or file].
-export function curlOf(request) {
+// The command; a key is named by where the commands of the server's own look for it, never shown.
+export function curlOf(request, withKey) {
   const words = [];
   if (request.method !== (request.body !== undefined || request.parts ? "POST" : "GET")) words.push(["-X", request.method]);
   for (const [name, value] of Object.entries(request.headers)) words.push(["-H", quoted(`${name}: ${value}`)]);
+  if (withKey) words.push(["-H", '"X-API-Key: $FORWARDPASS_KEY"']);
   for (const [name, value] of request.parts ?? []) {
     words.push(value instanceof File ? ["-F", quoted(`${name}=@${value.name}`)] : ["--form-string", quoted(`${name}=${value}`)]);
   }

@@ -7,16 +7,28 @@ const METHODS = ["get", "post", "put", "delete"];
 const main = document.getElementById("operation");
 const list = document.getElementById("list");
 const search = document.getElementById("search");
+const key = document.getElementById("key"); // the caller's, in this field and nowhere else
 let whole = {};
 let operations = [];
 
-async function start() {
+function start() {
+  search.addEventListener("input", showList);
+  window.addEventListener("hashchange", showChosen);
+  key.addEventListener("change", read);
+  read();
+}
+
+async function read() {
   try {
-    const answer = await fetch("openapi.json");
+    const answer = await fetch("openapi.json", { headers: keyHeader(), cache: "no-store" });
+    if (answer.status === 401) {
+      askForKey();
+      return;
+    }
     if (!answer.ok) throw new Error(`${answer.status}`);
     whole = await answer.json();
   } catch (error) {
-    document.getElementById("state").textContent = `The document could not be read: ${error.message}`;
+    tell(`The document could not be read: ${error.message}`);
     return;
   }
   document.getElementById("version").textContent = whole.info.version;
@@ -25,9 +37,23 @@ async function start() {
   );
   operations.sort((one, other) => isPlain(other) - isPlain(one)); // each pipeline's plain way in stands first
   showList();
-  search.addEventListener("input", showList);
-  window.addEventListener("hashchange", showChosen);
   showChosen();
+}
+
+function askForKey() {
+  document.getElementById("key-box").hidden = false;
+  tell(key.value ? "This key is not accepted." : "What is served here is for those who have a key: enter yours above.");
+  operations = [];
+  list.replaceChildren();
+  key.focus();
+}
+
+function tell(text) {
+  main.replaceChildren(element("p", { class: "hint", role: "status" }, text));
+}
+
+function keyHeader() {
+  return key.value ? { "X-API-Key": key.value } : {};
 }
 
 function isPlain(operation) {
@@ -36,7 +62,7 @@ function isPlain(operation) {
 
 function showList() {
   const wanted = search.value.trim().toLowerCase();
-  const groups = whole.tags.map((tag) => {
+  const groups = (whole.tags ?? []).map((tag) => {
     const of = operations.filter((each) => each.tags[0] === tag.name && `${tag.name} ${each.path} ${each.summary}`.toLowerCase().includes(wanted));
     const links = of.filter((each) => each["x-version"] === undefined).map(link);
     const pinned = of.filter((each) => each["x-version"] !== undefined).map(link);
@@ -59,8 +85,9 @@ function badge(method) {
 }
 
 function showChosen() {
+  if (whole.paths === undefined) return; // it is not read yet
   const asked = operations.find((each) => each.operationId === location.hash.slice(1));
-  const chosen = asked ?? operations.find((each) => each.tags[0] === whole.tags[0]?.name) ?? operations[0];
+  const chosen = asked ?? operations.find((each) => each.tags[0] === whole.tags?.[0]?.name) ?? operations[0];
   for (const each of list.querySelectorAll("a")) {
     if (each.getAttribute("href") === `#${chosen?.operationId}`) each.setAttribute("aria-current", "true");
     else each.removeAttribute("aria-current");
@@ -106,7 +133,7 @@ function operationView(operation) {
   }
 
   function changed() {
-    command.textContent = curlOf(request());
+    command.textContent = curlOf(request(), key.value !== "");
   }
 
   for (const each of controls) each.input.addEventListener("input", changed);
@@ -207,7 +234,7 @@ async function ask(request) {
     for (const [name, value] of request.parts) body.append(name, value);
   }
   const started = performance.now();
-  const response = await fetch(request.url, { method: request.method, headers: request.headers, body });
+  const response = await fetch(request.url, { method: request.method, headers: { ...request.headers, ...keyHeader() }, body });
   const blob = await response.blob();
   return answerView(response, blob, performance.now() - started);
 }

@@ -59,9 +59,11 @@ class OpenCall:
         self._reply = Reply(connection, stream, coding)
         self._packs = False  # the client compresses
         self._ended = self._closed = False  # the client says no more; the answer is complete
+        self._asked = False  # a message was whole
         self._draining = self._late = False  # a stream is not read on, as the server ends; something came since
         self._received = self._queued = self._credited = self._held = 0  # bytes
         self._began_s = listener.clock()  # what is awaited
+        self.sent_bytes = 0  # of the message of many that was read last, as it came
         self._more: asyncio.Future[None] | None = None
         self._answers: StreamAnswers | None = None
         self._task: asyncio.Task[None] | None = None
@@ -107,6 +109,7 @@ class OpenCall:
         if messages or not in_one:
             self.excuse()
         self._messages += messages
+        self._asked = self._asked or bool(messages)
         self._queued += sum([message.size for message in messages])
         self.hold(HELD_MESSAGE_BYTES * len(messages))
 
@@ -161,6 +164,7 @@ class OpenCall:
             self._connection.cut()
 
     async def _answer_one(self) -> None:
+        self._call.http.sent_bytes = len(self._messages[0].body)
         answer = await self._listener.plane.respond(self._call, self._only)
         self.hold(size_of(answer.message) - self._held)
         if answer.status:
@@ -204,6 +208,7 @@ class OpenCall:
             await self._more
         message = self._messages.popleft()
         self._queued -= message.size
+        self.sent_bytes = len(message.body)
         self.excuse()
         self._credit()
         self._packs = message.packed
@@ -238,11 +243,11 @@ class OpenCall:
         self._began_s = self._listener.clock()
 
     def sweep(self, now_s: float) -> None:
-        """Refuse what comes too slowly: a message that is begun, or the only one."""
+        """Refuse what comes too slowly: a message that is begun, the only one, or the first of many."""
         if self._draining or (self._answers is not None and self._messages):  # these fill the window: no more can come
             self.excuse()
         partial_bytes = self._splitter.partial_bytes
-        awaited = partial_bytes or (self._answers is None and not self._ended)
+        awaited = partial_bytes or not (self._ended or (self._asked and self._answers is not None))
         grace_s = self._limits.body_grace_s + partial_bytes / self._limits.body_rate_min
         if awaited and now_s - self._began_s > grace_s:
             self._fail(Refused(Code.BODY_TOO_SLOW, "the message came too slowly"))

@@ -138,8 +138,6 @@ class GrpcPlane:
         """
         timeline, remaining_s = Timeline(self._clock()), call.remaining_s()
         try:
-            if call.http.admission is not None:
-                await call.http.admission.weigh(asked.size)
             message = asked.message
             final = final_asked(message)
             target = target_of(message.model_name, message.model_version)

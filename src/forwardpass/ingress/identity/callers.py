@@ -1,7 +1,8 @@
 """Who asks: by a key, a token or a certificate. What is wrong with one that is refused, nobody is told."""
 
 import logging
-from collections.abc import AsyncIterator
+import shlex
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from forwardpass.core.caller import Caller
@@ -19,11 +20,24 @@ _log = logging.getLogger("forwardpass.identity")
 
 
 class KnownCallers:
-    """The edge's Identity, over the keys of a store and, with ``jwks``, the tokens of an issuer."""
+    """The edge's Identity, over the keys of a store and, with ``jwks``, the tokens of an issuer.
 
-    def __init__(self, store: KeyStore, clock: Clock, jwks: str = "", rules: TokenRules | None = None) -> None:
+    ``expected``: ids that callers should have, being those of quotas; one that nobody has is logged.
+    """
+
+    def __init__(
+        self,
+        store: KeyStore,
+        clock: Clock,
+        jwks: str = "",
+        rules: TokenRules | None = None,
+        expected: Collection[str] = (),
+    ) -> None:
         """Raises Misconfigured runtime_missing where tokens are to be read and cannot be."""
-        self._keys = KnownKeys(store, wall_s)
+        self._store = store
+        self._expected = frozenset(expected)
+        self._missing: frozenset[str] = frozenset()
+        self._keys = KnownKeys(store, wall_s, self._tell_of_missing)
         self._issuer = IssuerKeys(jwks, clock) if jwks else None
         self._tokens = Tokens(rules, self._issuer, wall_s) if self._issuer is not None and rules is not None else None
         self._guesses = Guesses(clock)
@@ -60,9 +74,24 @@ class KnownCallers:
         """Follow keys and issuer within the block. Raises Misconfigured when the store cannot be read."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._keys.watched())
+            self._tell_of_missing()
             if self._issuer is not None:
                 await stack.enter_async_context(self._issuer.watched())
             elif not len(self._keys):
-                first = "forwardpass keys create --tenant NAME --scope infer"
+                setting = shlex.quote(f"run.data={self._store.path.parent.absolute()}")
+                first = f"forwardpass keys create --tenant NAME --scope infer --set {setting}"
                 _log.warning("there is no key yet, so nobody may ask; make one", extra={"event": {"command": first}})
             yield
+
+    def _tell_of_missing(self) -> None:
+        """After every change of the keys."""
+        tokens = self._tokens is not None
+        missing = frozenset(
+            id for id in self._expected if not (self._keys.has(id) or (tokens and id.startswith(ID_PREFIX)))
+        )
+        if missing - self._missing:
+            text = (
+                "quotas are for keys that there are not; a key has an id (forwardpass keys list), a token token:SUBJECT"
+            )
+            _log.warning(text, extra={"event": {"keys": sorted(missing)}})
+        self._missing = missing

@@ -26,9 +26,7 @@ class KnownKeys:
     ``read`` is called, in a thread, after the keys were read.
     """
 
-    def __init__(
-        self, store: KeyStore, wall_s: Callable[[], float], read: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, store: KeyStore, wall_s: Callable[[], float], read: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._wall_s = wall_s
         self._read = read

@@ -63,7 +63,9 @@ def normal_subject(text: str) -> str:
 def _tell_of_none(serial_number: str) -> None:
     """Once for each certificate."""
     event = {"serial_number": serial_number}
-    _log.warning("a client's certificate has no subject, so it names nobody; other names are not read", extra={"event": event})
+    _log.warning(
+        "a client's certificate has no subject, so it names nobody; other names are not read", extra={"event": event}
+    )
 
 
 def _plain(written: str) -> str:
