@@ -172,7 +172,7 @@ def tenants(load: Load, keys: dict[str, str], lengths: Lengths, rounds: Rounds) 
 
 
 def priorities(load: Load, keys: dict[str, str], lengths: Lengths, rounds: Rounds) -> None:
-    """All classes together at each of the loads; what the higher ones leave over is the sheddable one's."""
+    """All classes together at each of the loads; what the higher ones leave over is for the sheddable one."""
     for times in TIMES:
         shares = (("critical", 0.3), ("quiet", 0.5), ("sheddable", times - 0.8))
         came = load.offer(
@@ -181,8 +181,8 @@ def priorities(load: Load, keys: dict[str, str], lengths: Lengths, rounds: Round
         named = f"of all classes at {times:g} times the capacity"
         rounds.add(f"{named}, critical ones good", came.of("critical").share, "of all", least=0.99)
         rounds.add(f"{named}, standard ones good", came.of("quiet").share, "of all", least=0.95)
-        left_over = 0.2 / (times - 0.8)
-        rounds.add(f"{named}, sheddable ones good", came.of("sheddable").share, "of all", most=left_over + 0.1)
+        better = came.of("sheddable").share - came.of("quiet").share
+        rounds.add(f"{named}, sheddable ones good beyond the standard ones", better, "of all", most=0)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,21 @@ from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.kinds import kinds
-from forwardpass.front import admin_edge, control_endpoints, data_plane, edge_of, endpoints_of, grpc_plane, identity_of
+from forwardpass.front import (
+    admin_edge,
+    control_endpoints,
+    data_plane,
+    edge_of,
+    endpoints_of,
+    grpc_plane,
+    http_limits,
+    http_server,
+    identity_of,
+)
 from forwardpass.ingress.admin import admin_limits, admin_plane
 from forwardpass.ingress.grpc.server import GrpcServer
-from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
-from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.sockets import at_path, at_port
 from forwardpass.ingress.tls import Certificates
 from forwardpass.observe.metrics import Metrics, Samples
@@ -34,7 +42,7 @@ from forwardpass.observe.vitals import Vitals
 from forwardpass.overview import Overview
 from forwardpass.pipeline.golden import verify
 from forwardpass.pipeline.guard_policy import read_policy
-from forwardpass.pipeline.guarding import refuse_circle
+from forwardpass.pipeline.guarding import refuse_circle, warn_of_missing_judges
 from forwardpass.pipeline.handle import Handle
 from forwardpass.pipeline.repository import Found, sweep, take_in
 from forwardpass.pipeline.signatures import read_signers
@@ -81,6 +89,7 @@ class App:
         self._failures: dict[Key, Failure] = {}
         self._loading = True
         self._wanted: set[Key] = set()  # what must answer for the server to be ready
+        self._named: set[str] = set()  # the pipelines of these
         self._acts = Acts()
         self.routes = Routes()
         self.receipts = Receipts(settings.run.receipts_kept)
@@ -98,7 +107,7 @@ class App:
         )
         control = control_endpoints(catalogue)
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
-        limits = _http_limits(settings)
+        limits = http_limits(settings)
         self._identity = identity_of(settings, clock)
         in_flight = BytesInFlight(limits.bytes_in_flight_max, refuse_work)
         edge = edge_of(settings, limits, clock, self._identity, in_flight, self.routes.serves)
@@ -107,13 +116,13 @@ class App:
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
-        plane = self.data_plane
-        self.http = HttpServer(plane.respond, plane.family_of, limits, clock, self._tls("http/1.1"), in_flight)
+        self.http = http_server(self.data_plane, edge, limits, clock, self._tls("http/1.1"), in_flight)
         self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2"), in_flight) if self.grpc_plane else None
         local = settings.admin.host in LOOPBACK
         limits, books = admin_limits(limits, local=local), Inference(self.handle, clock)
-        admin = admin_plane(self, self.receipts, self.metrics, control, books, admin_edge(limits, self._identity))
-        self.admin = HttpServer(admin.respond, admin.family_of, limits, clock, None if local else self._tls("http/1.1"))
+        edge = admin_edge(limits, self._identity)
+        admin = admin_plane(self, self.receipts, self.metrics, control, books, edge)
+        self.admin = http_server(admin, edge, limits, clock, None if local else self._tls("http/1.1"))
         self._overview = Overview(
             self.routes, self.metrics, self.http, self.grpc, self.inference, self.vitals, self.admin, books
         )
@@ -176,7 +185,7 @@ class App:
                 return f"{pipeline} version {number} is {variant.stage if variant else 'not loaded'}"
             if not variant.ready:
                 return f"no worker of {pipeline} version {number} answers"
-        return ""
+        return self._policy.missing(lambda name: name in self._named or self.routes.serves(name))
 
     async def load(self, pipeline: str, number: int) -> None:
         """Take a version of the repository in and load it. Raises Refused when it is not there."""
@@ -241,6 +250,7 @@ class App:
     async def _load_all(self, wanted: Sequence[Found]) -> None:
         """As many at a time as there are cores; a version that cannot be loaded does not stop the others."""
         self._wanted.update((found.pipeline, found.number) for found in wanted)
+        self._named.update(found.pipeline for found in wanted)
         room = asyncio.Semaphore(len(os.sched_getaffinity(0)))
 
         async def load(found: Found) -> None:
@@ -263,6 +273,7 @@ class App:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        warn_of_missing_judges(self.routes)
         if why := self._what_is_missing():
             _log.error("not ready: %s", why)
         while self.why_not_ready():
@@ -372,22 +383,6 @@ def _allow_files(connections_max: int) -> None:
         text = f"found {connections_max}; this process may open {hard} files (ulimit -n)"
         allowed = f"at most {max(0, hard - FILES_BESIDE)}"
         raise Misconfigured(Code.SETTINGS_INVALID, (Problem("settings", "limits.connections_max", text, allowed),))
-
-
-def _http_limits(settings: Settings) -> HttpLimits:
-    limits = settings.limits
-    return HttpLimits(
-        header_time_s=limits.header_time_s,
-        idle_time_s=limits.idle_time_s,
-        body_bytes_max=limits.body_bytes_max,
-        body_grace_s=limits.body_grace_s,
-        bytes_in_flight_max=limits.bytes_in_flight_max,
-        header_bytes_max=limits.header_bytes_max,
-        write_time_s=limits.write_time_s,
-        connections_max=limits.connections_max,
-        connections_per_address_max=limits.connections_per_address_max,
-        hosts=tuple(map(str.lower, settings.data.hosts)),
-    )
 
 
 def _in_url(host: str) -> str:

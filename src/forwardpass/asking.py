@@ -39,6 +39,10 @@ def record(given: Sequence[str], inputs: Sequence[Input]) -> dict[str, Any]:
 async def ask_here(version: Version, given: Sequence[str], settings: Settings, *, receipt: bool) -> dict[str, Any]:
     """Load the version, answer once, unload. Raises the Failure it ended with."""
     definition = version.definition
+    for guard in definition.guards:
+        if guard.judge:
+            text = f'the guard "{guard.name}" asks the pipeline "{guard.judge}", and no server is here to ask it'
+            raise Refused(Code.MODEL_UNAVAILABLE, f"{text}: ask a running server, by the pipeline's name")
     # One request has nobody to share with: nothing need be proved or warmed up for more.
     batch, workers = replace(definition.batch, enabled=False), replace(definition.workers, count=1)
     version = replace(version, definition=replace(definition, batch=batch, workers=workers))

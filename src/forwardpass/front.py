@@ -1,6 +1,7 @@
 """The data plane put together: which dialects and endpoints answer its routes, with the settings in force."""
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
@@ -26,6 +27,7 @@ from forwardpass.ingress.endpoints.repository import ModelControl, Repository
 from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.grpc.plane import GrpcPlane
+from forwardpass.ingress.http import HttpServer
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.identity.callers import KnownCallers
 from forwardpass.ingress.identity.tokens import TokenRules
@@ -33,7 +35,7 @@ from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.platform_routes import data_routes
-from forwardpass.ingress.rates import Quota, Rates
+from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Route
 from forwardpass.settings import LOOPBACK, Settings
@@ -129,7 +131,7 @@ def edge_of(
             frozenset(map(str.encode, limits.hosts)),
             own_only=data.host in LOOPBACK and identity is None and not limits.hosts,
         ),
-        Rates(Quota(given.requests_per_minute), clock) if given.requests_per_minute else None,
+        Rates(given.requests_per_minute, clock) if given.requests_per_minute else None,
         KeptAnswers(given.idempotency_ttl_s, given.idempotency_bytes_max, clock),
         data.compress_bytes_min,
         limits,
@@ -139,9 +141,38 @@ def edge_of(
     )
 
 
+def http_limits(settings: Settings) -> HttpLimits:
+    """Of the data plane."""
+    limits = settings.limits
+    return HttpLimits(
+        header_time_s=limits.header_time_s,
+        idle_time_s=limits.idle_time_s,
+        body_bytes_max=limits.body_bytes_max,
+        body_grace_s=limits.body_grace_s,
+        bytes_in_flight_max=limits.bytes_in_flight_max,
+        header_bytes_max=limits.header_bytes_max,
+        write_time_s=limits.write_time_s,
+        connections_max=limits.connections_max,
+        connections_per_address_max=limits.connections_per_address_max,
+        hosts=tuple(map(str.lower, settings.data.hosts)),
+    )
+
+
+def http_server(
+    plane: DataPlane,
+    edge: Edge,
+    limits: HttpLimits,
+    clock: Clock,
+    tls: ssl.SSLContext | None,
+    in_flight: BytesInFlight | None = None,
+) -> HttpServer:
+    """The protocol in front of a plane, which asks it all."""
+    return HttpServer(plane.respond, plane.family_of, limits, clock, tls, in_flight, plane.screen, edge.origins)
+
+
 def admin_edge(limits: HttpLimits, identity: Identity | None = None) -> Edge:
     """What holds for every request of the operator: no page of another origin asks, whatever ``data.cors_origins`` has."""
-    return Edge(limits=limits, identity=identity)
+    return Edge(Origins(guarded=True), limits=limits, identity=identity)
 
 
 def _routes(settings: Settings) -> tuple[Route, ...]:

@@ -78,13 +78,14 @@ class Limits:
 
     header_time_s: float = _option(5.0, "a head must be complete after", low=0.05, high=60)
     idle_time_s: float = _option(60.0, "an idle connection is closed after", low=0.05, high=3600)
-    header_bytes_max: int = _option(16 * 1024, "largest head: request line and headers", low=1024, high=2**20)
+    header_bytes_max: int = _option(16 * 1024, "largest head: request line and headers", low=1024, high=2**17)
     write_time_s: float = _option(30.0, "a client that takes nothing of its answer is cut after", low=0.05, high=3600)
     body_grace_s: float = _option(10.0, "a body slower than 1 KiB a second is refused after", low=0.05, high=600)
     body_bytes_max: int = _option(64 * 1024 * 1024, "largest body", low=1024, high=2**31)
     bytes_in_flight_max: int = _option(
         256 * 1024 * 1024,
-        "bodies that come in or are answered, in all; an eighth is for those of up to 64 KiB",
+        "requests that come in or are answered, in all; an eighth is for bodies of up to 64 KiB, and of the rest one"
+        " address has half at most",
         low=2048,
         high=2**36,
     )
@@ -289,8 +290,9 @@ def _impossible(file: str, settings: Settings) -> list[Problem]:
             Problem(file, "data.tls_certificate", "only one of tls_certificate and tls_key is set", "set both")
         )
     limits = settings.limits
-    if limits.bytes_in_flight_max < 2 * limits.body_bytes_max:
-        allowed = f"at least twice limits.body_bytes_max: {2 * limits.body_bytes_max}"
+    least = -(-16 * limits.body_bytes_max // 7)  # of seven eighths one address has half: there the largest body fits
+    if limits.bytes_in_flight_max < least:
+        allowed = f"at least 16/7 of limits.body_bytes_max: {least}"
         why = f"found {limits.bytes_in_flight_max}: the largest body might never have room"
         problems.append(Problem(file, "limits.bytes_in_flight_max", why, allowed))
     problems += _impossible_data(file, settings.data)

@@ -3,81 +3,27 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 from tests.admit.redis_process import RedisProcess, redis_process
+from tests.admit.replicas import PATIENT_S, both, charged, comes_true, entered, replicas
 
-from forwardpass.admit.quotas import NOTHING, Admission, Quotas, Use
+from forwardpass.admit.quotas import NOTHING, Quotas, Use
 from forwardpass.admit.redis_line import redis_at
-from forwardpass.admit.redis_store import ANSWER_S, AWAY_S, LEASE_S, PREFIX, RedisStore
+from forwardpass.admit.redis_store import ANSWER_S, PREFIX, RedisStore
 from forwardpass.admit.rules import QuotaRule
 from forwardpass.core.caller import Caller
 from forwardpass.core.clock import FakeClock, monotonic_s
 from forwardpass.core.errors import Code, Refused
-
-PATIENT_S = 10.0  # so that a busy machine is no failure of Redis
 
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
     with redis_process(tmp_path_factory.mktemp("redis")) as running:
         yield running
-
-
-@asynccontextmanager
-async def replicas(
-    redis: RedisProcess,
-    *rules: QuotaRule,
-    count: int = 2,
-    answer_s: float = PATIENT_S,
-    clock: FakeClock | None = None,
-    lease_s: float = LEASE_S,
-) -> AsyncIterator[list[Quotas]]:
-    """As many servers, with the same rules and one Redis; what it knew is forgotten."""
-    async with Redis.from_url(redis.url) as client:
-        await client.flushall()
-    async with AsyncExitStack() as stack:
-        stores = [
-            RedisStore(redis_at(redis.url), clock or monotonic_s, answer_s=answer_s, lease_s=lease_s)
-            for _ in range(count)
-        ]
-        for store in stores:
-            await stack.enter_async_context(store.open())
-        yield [Quotas(rules, store, lambda pipeline: True) for store in stores]
-
-
-async def entered(quotas: Quotas, tenant: str = "acme", body_bytes: int = 0) -> Admission | None:
-    """None: refused."""
-    admission = quotas.admission(Caller(tenant), body_bytes)
-    try:
-        await admission.enter()
-    except Refused:
-        return None
-    return admission
-
-
-async def charged(quotas: Quotas, use: Use) -> Admission | None:
-    admission = await entered(quotas)
-    assert admission is not None
-    try:
-        await admission.charge(use)
-    except Refused:
-        return None
-    return admission
-
-
-async def comes_true(true: Callable[[], Awaitable[bool]], limit_s: float = 10.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not await true():
-            await asyncio.sleep(0.02)
-
-
-async def both(*servers: Quotas, away: bool) -> bool:
-    return all(store.away is away for quotas in servers if isinstance(store := quotas.store, RedisStore))
 
 
 def test_two_servers_share_a_limit(redis: RedisProcess) -> None:

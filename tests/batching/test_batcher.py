@@ -274,7 +274,8 @@ def test_of_what_was_ended_for_nobody_the_one_that_hangs_again_alone_is_quaranti
             with pytest.raises(Failure) as refused:
                 looked_at(made, b"hangs")
             assert refused.value.code is Code.QUARANTINED
-            assert not looked_at(made, b"mate")[0].suspect
+            made.quarantine.look(innocent := item(data=b"mate"))
+            assert not innocent.suspect
 
     asyncio.run(run())
 

@@ -6,7 +6,7 @@ from tests.batching.test_arrivals import in_loop
 
 from forwardpass.batching.quarantine import ENTRIES_MAX, Quarantine, digest
 from forwardpass.core.clock import FakeClock
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Failed, Refused
 
 
 def test_an_input_is_refused_for_a_time_and_then_forgotten_by_itself() -> None:
@@ -47,11 +47,26 @@ async def test_a_suspect_is_not_refused_and_is_cleared_by_an_answer_or_by_time()
     quarantine = Quarantine(10.0, clock)
     quarantine.suspect([digest([data], [()], 1) for data in (b"slow", b"mate")])
     assert [suspected(quarantine, data) for data in (b"slow", b"mate", b"other")] == [True, True, False]
-    quarantine.clear(item(data=b"mate"))
+    quarantine.clear(item(data=b"mate"), 0.1)
     assert [suspected(quarantine, data) for data in (b"slow", b"mate")] == [True, False]
     assert len(quarantine) == 0
     clock.advance(10.0)
     assert not suspected(quarantine, b"slow")
+
+
+@in_loop
+async def test_what_took_long_by_itself_is_refused_only_where_far_less_time_is_left() -> None:
+    clock = FakeClock()
+    quarantine = Quarantine(10.0, clock)
+    quarantine.clear(item(data=b"slow"), 8.0)
+    quarantine.clear(item(data=b"quick"), 0.9)
+    for data, left_s in ((b"slow", 4.0), (b"quick", 0.1), (b"other", 0.1)):
+        quarantine.look(item(data=data, deadline=clock() + left_s))
+    with pytest.raises(Failed) as refused:
+        quarantine.look(item(data=b"slow", deadline=clock() + 3.9))
+    assert (refused.value.code, len(quarantine)) == (Code.QUEUE_WAIT_TOO_LONG, 0)
+    clock.advance(10.0)
+    quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
 
 
 @in_loop

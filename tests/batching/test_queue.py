@@ -148,7 +148,7 @@ async def test_a_version_that_has_nothing_to_do_tries_what_it_would_be_late_with
     waiting = queue(forecast=forecast, clock=clock)
     waiting.put([item(deadline=1000.5)])
     assert len(taken(waiting, 1)) == 1
-    forecast.running.begin(0, clock(), 1.0)
+    forecast.workers.begin(0, clock(), 1.0)
     with pytest.raises(Failed):
         waiting.put([item(deadline=1000.5)])
 

@@ -21,6 +21,10 @@ def told(text: str) -> str:
     return f"{text} - written by bot@example.org"
 
 
+def count(xs: list) -> float:
+    return float(len(xs))
+
+
 def length(text: str) -> float:
     if text == "judge, fail":
         raise RuntimeError("a judge that fails")
@@ -83,6 +87,7 @@ expect = {{ shout = "[EMAIL]", told = "[email] - written by [email]" }}
 
 JUDGE = f"""
 {TEXT}
+bytes_max = 200
 [[steps]]
 use = "steps:length"
 datatype = "FP64"
@@ -104,6 +109,22 @@ def judged(on: str, **more: str) -> str:
         + ('written by bot@example.org" }\n')
     )
 
+
+LISTS = """
+[[inputs]]
+name = "xs"
+type = "texts"
+[[guards]]
+name = "short"
+on = "input"
+judge = "judge"
+when = "length > 20.0"
+on_failure = "pass"
+[[steps]]
+use = "steps:count"
+datatype = "FP64"
+output = "count"
+"""
 
 POLICY = """
 [[guards]]
@@ -136,6 +157,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "asks-in": judged("input"),
         "asks-out": judged("output"),
         "passes": judged("input", on_failure="pass"),
+        "lists": LISTS,
+        "strict": LISTS.replace('on_failure = "pass"', ""),
         "away": judged("input").replace('judge = "judge"', 'judge = "nobody"'),
     }
     for name, definition in pipelines.items():
@@ -158,6 +181,12 @@ def text_request(pipeline: str, text: str) -> Any:
 def rows(server: Server, pipeline: str, *texts: str, query: str = "") -> Reply:
     body = json.dumps({"instances": [{"text": text} for text in texts]}).encode()
     return server.call("POST", f"/predict/{pipeline}{query}", body, {"Content-Type": "application/json"})
+
+
+def requests(server: Server, pipeline: str) -> float:
+    lines = server.get("/metrics", admin=True).body.decode().splitlines()
+    wanted = f'forwardpass_requests_total{{pipeline="{pipeline}",'
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(wanted))
 
 
 def verdicts(notes: list[dict[str, Any]]) -> list[tuple[str, str, str, int]]:
@@ -268,6 +297,65 @@ def test_a_guard_may_be_told_to_pass_what_its_judge_cannot_tell(server: Server) 
     reply = server.predict("passes", {"text": "judge, fail"})
     assert reply.status == 200
     assert reply.json["notes"][0]["judge"] == "failed"
+    assert reply.headers["x-guardrails"] == "failed=2"  # the operator's judge is the same
+
+
+def test_a_judge_that_fails_is_told_once_for_a_row_however_many_texts_it_has(server: Server) -> None:
+    reply = server.predict("lists", {"xs": ["judge, fail"] * 1000})
+    assert (reply.status, reply.json["outputs"]["count"]) == (200, 1000.0)
+    assert [note["judge"] for note in reply.json["notes"] if note["guard"] == "short"] == ["failed"]
+
+
+def test_texts_that_the_judge_does_not_take_keep_it_from_no_others(server: Server) -> None:
+    texts = ["fine"] * 600 + ["x" * 201] + ["fine"] * 600
+    before = requests(server, "judge")
+    reply = server.predict("strict", {"xs": texts})
+    assert (reply.status, reply.code) == (422, "guard_blocked")
+    assert requests(server, "judge") - before <= 20  # slices for two guards, not one request for each text
+
+
+def test_more_texts_than_a_judge_looks_at_are_refused(server: Server) -> None:
+    reply = server.predict("lists", {"xs": ["a"] * 10_001})
+    assert (reply.code, "10000 texts" in reply.body.decode()) == ("input_too_large", True)
+
+
+def test_what_judges_are_asked_pushes_no_receipt_out(server: Server) -> None:
+    reply = server.predict("lists", {"xs": ["one", "two"] * 300})
+    kept = server.get(f"/receipts/{reply.headers['x-request-id']}", admin=True)
+    assert kept.json["pipeline"] == "lists"
+
+
+def test_the_receipt_counts_what_every_guard_did(server: Server) -> None:
+    reply = rows(server, "guarded", *["a@example.com"] * 30, "never")
+    receipt = server.get(f"/receipts/{reply.headers['x-request-id']}", admin=True).json
+    assert (receipt["guards"]["private"], receipt["guards"]["blocked"]) == ({"mask": 30}, {"block": 1})
+    assert receipt["notes_left_out"] > 0
+
+
+def test_a_policy_for_a_pipeline_that_is_not_served_keeps_the_server_from_being_ready(tmp_path: Path) -> None:
+    place = tmp_path / "models" / "judge" / "1"
+    place.mkdir(parents=True)
+    (place / "pipeline.toml").write_text(JUDGE)
+    (place / "steps.py").write_text(OWN_CODE)
+    (tmp_path / "guards.toml").write_text(
+        '[[guards]]\nname = "w"\non = "input"\nwords = ["x"]\npipelines = ["jugde"]\n'
+    )
+    forwardpass("trust", tmp_path / "models", data=tmp_path / "data")
+    settings = {"run.guards": str(tmp_path / "guards.toml")}
+    with serving(tmp_path / "models", data=tmp_path / "data", settings=settings, ready=False) as running:
+        wait_until(lambda: "jugde" in running.status()["why_not_ready"])
+        assert running.get("/v2/health/ready").status == 503
+
+
+def test_a_pipeline_with_a_judge_is_not_asked_without_a_server(tmp_path: Path) -> None:
+    place = tmp_path / "asks"
+    place.mkdir()
+    (place / "pipeline.toml").write_text(judged("input"))
+    (place / "steps.py").write_text(OWN_CODE)
+    forwardpass("trust", place, data=tmp_path / "data", check=False)
+    told = forwardpass("predict", place, "text=hello", data=tmp_path / "data", check=False)
+    assert told.returncode != 0
+    assert 'asks the pipeline "judge"' in told.stderr + told.stdout
 
 
 def test_the_operators_guards_are_around_every_pipeline(server: Server) -> None:

@@ -134,7 +134,7 @@ def test_a_page_of_a_host_that_was_rebound_to_this_machine_unloads_nothing(repos
     path = "/v2/repository/models/identity/unload"
     with serving(repository / "identity", data=data, settings={"data.model_control": "true"}) as server:
         rebound = server.call("POST", path, headers={"Host": "evil.example", "Origin": "http://evil.example"})
-        assert (rebound.status, rebound.code) == (403, "forbidden")
+        assert (rebound.status, rebound.code) == (421, "misdirected")
         own = server.call("POST", "/v2/repository/index", headers={"Origin": f"http://127.0.0.1:{server.port}"})
         assert own.status == 200 and own.json[0]["state"] == "READY"
     with serving(repository / "identity", data=data, settings=settings) as server:

@@ -186,14 +186,15 @@ async def test_after_each_worker_that_was_ended_for_nobody_the_next_has_twice_th
     clock = FakeClock()
     running, patience = Sent(clock), []
     for batch in range(4):
-        left = gone(item(FOR_EVER))
-        running.add(batch, [left], asyncio.get_running_loop().create_future())
+        hanging = asyncio.get_running_loop().create_future()
+        running.add(batch, [gone(item(FOR_EVER))], hanging)
         began = clock()
         while not running.abandoned(clock(), 0.0, 35.0):
             clock.advance(0.5)
-        patience.append(round(clock() - began))
+        patience.append(clock() - began)
         running.lose(Code.WORKER_HUNG, nobodys=True)
-    assert patience == [6, 10, 20, 35]  # looked at every half second; never longer than a batch may run
+        assert (await lost(hanging)).nobodys
+    assert patience == [5.5, 10.5, 20.5, 35.5]  # looked at every half second; never longer than a batch may run
     running.add(9, [item(1.0)], asyncio.get_running_loop().create_future())
     running.pop(9)
     running.add(10, [gone(item(FOR_EVER))], asyncio.get_running_loop().create_future())
@@ -282,17 +283,6 @@ async def test_one_that_was_ended_for_nobody_is_about_to_be_back_and_no_error_is
     await made.vacant(None)
     assert (made.ready, made.returning) == (True, False)
     assert {record.levelname for record in caplog.records} == {"WARNING"}
-
-
-async def test_rows_that_run_again_by_themselves_do_so_only_while_somebody_waits(tmp_path: Path) -> None:
-    """The first row sleeps; by then the item is over, and its second is not begun."""
-    async with worker(tmp_path) as made:
-        rows = np.array([SLOW, 16.0, RAISES])
-        several = item(0.0, limit_s=0.3)
-        several.columns, several.rows, several.bytes_total = [rows.tobytes()], 3, rows.nbytes
-        (part,) = (await ask(made, several)).parts
-        assert part.failure is not None and part.failure.code is Code.DEADLINE_EXCEEDED
-        assert value(await ask(made, item(SEEN))) == rows.sum() + SLOW
 
 
 def test_marks_are_of_one_batch_and_bounded() -> None:

@@ -5,6 +5,7 @@ An input is one byte that says how many cuts there are, the length of each piece
 
 import asyncio
 import re
+from collections import deque
 from dataclasses import astuple, replace
 from typing import Any
 from urllib.parse import quote
@@ -123,37 +124,94 @@ class Transport(asyncio.Transport):
     abort = close
 
 
-def _check_connection(pieces: list[bytes], expected: Read) -> None:
-    """What was read is handed over, each request once and in order, and answered; what was refused ends the connection."""
-    asked: list[tuple[bytes, str, bytes]] = []
+class _Client:
+    """One connection of a server, fed while it reads; ``silent``: no request is ever answered."""
 
-    async def respond(request: HttpRequest) -> HttpAnswer:
-        asked.append((request.method, request.path, request.body))
+    def __init__(self, *, silent: bool = False) -> None:
+        self.asked: list[tuple[bytes, str, bytes]] = []
+        self.clock = FakeClock()
+        self.server = HttpServer(self._respond, lambda method, path: "problem", LIMITS, self.clock)
+        self.connection, self.transport = self.server.connection(), Transport()
+        self._silent = silent
+        self.connection.connection_made(self.transport)
+
+    async def _respond(self, request: HttpRequest) -> HttpAnswer:
+        self.asked.append((request.method, request.path, request.body))
+        if self._silent:
+            await asyncio.Event().wait()
         return HttpAnswer(200, b"ok", b"text/plain")
 
-    async def run() -> tuple[Transport, HttpServer]:
-        server = HttpServer(respond, lambda method, path: "problem", LIMITS, FakeClock())
-        connection, transport = server.connection(), Transport()
-        connection.connection_made(transport)
-        for piece in pieces:
-            connection.data_received(piece)
+    async def send(self, pieces: list[bytes], turns: int) -> None:
+        waiting = deque(pieces)
+        for _ in range(turns + 2 * len(pieces)):
+            if waiting and self.transport.reading:
+                self.connection.data_received(waiting.popleft())
             await asyncio.sleep(0)
-        for _ in range(2 * len(expected) + 8):
-            await asyncio.sleep(0)
-        connection.connection_lost(None)
-        await asyncio.sleep(0)  # its task ends
-        return transport, server
 
-    transport, server = _LOOP.run_until_complete(run())
+    async def sweep(self) -> None:
+        """A long time passes, in which it is looked at as often as there are things to end one after the other."""
+        for _ in range(4):
+            self.clock.advance(100.0)
+            self.connection.sweep(self.clock())  # type: ignore[attr-defined]  # what OpenConnections calls
+            for _ in range(4):
+                await asyncio.sleep(0)
+
+    async def lose(self) -> None:
+        self.connection.connection_lost(None)
+        await asyncio.sleep(0)  # its task ends
+        assert self.server.in_flight.held == 0, "bytes are counted that are not here"
+        assert not self.server.refused.get(Code.INTERNAL)
+
+
+def _check_connection(pieces: list[bytes], expected: Read) -> None:
+    """What was read is handed over, each request once and in order, and answered; what was refused ends the connection."""
+    turns = 4 * len(expected) + 8
+    client = _LOOP.run_until_complete(_answered(pieces, turns))
     requests = [found for found in expected if len(found) > 1]
-    assert asked == [(found[0], found[1], found[-1]) for found in requests]
+    assert client.asked == [(found[0], found[1], found[-1]) for found in requests]
     refused = len(expected) > len(requests)
-    statuses = re.findall(rb"HTTP/1\.1 ([2-5]\d\d) ", transport.written)
+    statuses = re.findall(rb"HTTP/1\.1 ([2-5]\d\d) ", client.transport.written)
     assert len(statuses) == len(requests) + refused
     assert (statuses[-1:] != [b"200"]) == refused or not statuses
-    assert transport.ended or not (refused or any(not found[6] for found in requests))
-    assert server.in_flight.held == 0, "bytes are counted that are not here"
-    assert not server.refused.get(Code.INTERNAL)
+    assert client.transport.ended or not (refused or any(not found[6] for found in requests))
+    for half in (pieces[: len(pieces) // 2], pieces):
+        for silent in (False, True):
+            _LOOP.run_until_complete(_ended(half, turns, silent=silent))
+            _LOOP.run_until_complete(_lost(half, turns, silent=silent))
+    _LOOP.run_until_complete(_left(pieces, turns))
+
+
+async def _answered(pieces: list[bytes], turns: int) -> _Client:
+    client = _Client()
+    await client.send(pieces, turns)
+    await client.lose()
+    return client
+
+
+async def _ended(pieces: list[bytes], turns: int, *, silent: bool) -> None:
+    """The client ends its side, and does no more: so does ours, in time, and holds nothing then."""
+    client = _Client(silent=silent)
+    await client.send(pieces, turns if silent else 1)
+    if not client.connection.eof_received():
+        client.transport.close()
+    await client.sweep()
+    assert client.transport.ended and client.server.in_flight.held == 0, "a half-closed connection is kept"
+    await client.lose()
+
+
+async def _lost(pieces: list[bytes], turns: int, *, silent: bool) -> None:
+    client = _Client(silent=silent)
+    await client.send(pieces, turns if silent else 1)
+    await client.lose()
+
+
+async def _left(pieces: list[bytes], turns: int) -> None:
+    """The client does no more, and everything is answered: what is not whole is refused, and it ends."""
+    client = _Client()
+    await client.send(pieces, turns)
+    await client.sweep()
+    assert client.transport.ended and client.server.in_flight.held == 0, "an idle connection is kept"
+    await client.lose()
 
 
 _LOOP = asyncio.new_event_loop()

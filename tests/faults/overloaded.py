@@ -178,12 +178,11 @@ def overloadable(
     keys: bool = False,
     environment: dict[str, str] | None = None,
     settings: dict[str, object] | None = None,
+    definition: str = "[batch]\nrows_max = 1\n",
 ) -> Iterator[tuple[Server, dict[str, str]]]:
-    """A server over "slow", one row a batch, and the keys by tenant, where callers have some."""
+    """A server over "slow", one row a batch unless ``definition`` says more, and the keys by tenant, where callers have some."""
     root, data = folder / "models", folder / "data"
-    write_own(
-        root / "slow" / "1", OWN_MODEL + "\n[batch]\nrows_max = 1\n", CODE.replace("ON_THE_WAY_S", str(ON_THE_WAY_S))
-    )
+    write_own(root / "slow" / "1", f"{OWN_MODEL}\n{definition}", CODE.replace("ON_THE_WAY_S", str(ON_THE_WAY_S)))
     settle(root)
     forwardpass("trust", root, data=data)
     made = {name: key(data, name, *options) for name, options in TENANTS.items()} if keys else {}

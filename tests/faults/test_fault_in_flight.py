@@ -65,8 +65,9 @@ def test_v10_fifty_huge_bodies_are_bounded_and_small_requests_answered(server: S
 def test_v10_messages_of_grpc_and_bodies_of_http_have_one_room(server: Server) -> None:
     """Bodies that are not whole take 223.5 MiB of 224: a message of 0.25 has room, one of 1 has none."""
     with ExitStack() as stack:
-        for size in (*[37 * MIB] * 6, MIB + MIB // 2):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+        for number, size in enumerate((*[37 * MIB] * 6, MIB + MIB // 2)):
+            address = (f"127.0.0.{number + 2}", 0)  # one alone has half of the room
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30, address))
             client.sendall(b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (PATH, size + 1))
             client.sendall(bytes(size))
         calls = stack.enter_context(channel(server.grpc_port))

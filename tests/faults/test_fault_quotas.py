@@ -132,7 +132,7 @@ def test_a_budget_ends_and_receipts_say_what_each_request_cost(limited: Server) 
     refused = ask(limited, "dear", 1)
     assert (refused.status, refused.code) == (429, "budget_exhausted")
     day_s = 86_400 - time.time() % 86_400
-    assert day_s - 60 <= int(refused.headers["retry-after"]) <= day_s * 1.4 + 60
+    assert day_s - 60 <= int(refused.headers["retry-after"]) <= day_s + 60
 
 
 def test_one_at_a_time_and_a_caller_that_goes_away_makes_room(limited: Server) -> None:
@@ -163,6 +163,34 @@ def test_each_request_of_a_grpc_stream_counts_and_the_stream_goes_on(limited: Se
     codes = [answer.infer_response.parameters["error_code"].string_param for answer in answers]
     assert codes.count("concurrency_limited") == 2 and codes[0] == ""
     assert ask(limited, "one", 1).status == 200
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Server]:
+    """Three requests a minute, of 3,000 bytes together."""
+    folder = tmp_path / "models" / "p" / "1"
+    folder.mkdir(parents=True)
+    (folder / "steps.py").write_text(SLEEPER)
+    (folder / "pipeline.toml").write_text(PIPELINE)
+    file = tmp_path / "server.toml"
+    file.write_text('[[quotas]]\ntenant = "*"\nrequests_per_minute = 3\nbytes_per_minute = 3000\n')
+    forwardpass("trust", folder.parents[1], data=tmp_path / "data")
+    with serving(folder.parents[1], data=tmp_path / "data", settings={"grpc.serve": "on"}, file=file) as running:
+        yield running
+
+
+def test_bytes_are_those_on_the_wire_and_what_cannot_be_read_is_a_request_too(small: Server) -> None:
+    packed = grpc.Compression.Gzip
+    with channel(small.grpc_port) as client:
+        client.infer(message("p", *[1.0] * 4000), compression=packed)  # 32,000 bytes before
+        broken: Any = [b"\xff\xff"] * 4
+        said = [answer.error_message for answer in client.stream(broken)]
+    assert [("no ModelInferRequest" in each, "requests_per_minute" in each) for each in said] == [
+        (True, False),
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
 
 
 def stream(client: Channel, messages: list[Message]) -> Iterator[Any]:
@@ -228,8 +256,8 @@ def test_two_servers_share_a_quota_and_each_goes_on_by_itself_without_redis(tmp_
         statuses = [servers[number % 2].get("/v2/models/identity").status for number in range(10)]
         assert (statuses.count(200), statuses.count(429)) in ((6, 4), (7, 3))  # one may have been refilled
         redis.kill()
-        assert servers[0].get("/v2/models/identity").status == 200
-        assert servers[0].status()["quotas"]["redis"]["away"]
+        wait_until(lambda: _away(servers[0]))
+        assert servers[0].get("/v2/models/identity").status in (200, 429)  # it goes on from where Redis stood
         redis.start()
         wait_until(lambda: not _away(servers[0]))
 

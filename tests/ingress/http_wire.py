@@ -13,9 +13,10 @@ from typing import Any
 import uvloop
 
 from forwardpass.core.clock import monotonic_s
-from forwardpass.ingress.http import FamilyOf, HttpServer, Respond
+from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.http import FamilyOf, HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
-from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Table
 from forwardpass.ingress.sockets import at_path, at_port
@@ -50,6 +51,8 @@ def serving(
     path: str | None = None,
     family_of: FamilyOf | None = None,
     in_flight: BytesInFlight | None = None,
+    screen: Screen | None = None,
+    origins: Origins | None = None,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop() if plain_loop else uvloop.new_event_loop()
 
@@ -63,9 +66,8 @@ def serving(
         served.ended.append("answered")
         return answer
 
-    served = Served(
-        HttpServer(keep, family_of or Table(routes_of("data")).family, limits, monotonic_s, tls, in_flight), loop
-    )
+    family_of = family_of or Table(routes_of("data")).family
+    served = Served(HttpServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins), loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:
@@ -80,8 +82,9 @@ def serving(
             loop.close()
 
 
-def connect(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.server.listeners.port), timeout=8)
+def connect(served: Served, address: str = "127.0.0.1") -> socket.socket:
+    """``address`` is the client's: one of this machine's."""
+    return socket.create_connection(("127.0.0.1", served.server.listeners.port), 8, (address, 0))
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,11 @@ class Reply:
     closed: bool
 
 
-def raw(served: Served, data: bytes, half_close: bool = False, wait_s: float = 0.15) -> Reply:
+def raw(
+    served: Served, data: bytes, half_close: bool = False, wait_s: float = 0.15, address: str = "127.0.0.1"
+) -> Reply:
     """Send ``data``, read until the server closes or is silent for ``wait_s`` after it said something."""
-    with connect(served) as client:
+    with connect(served, address) as client:
         try:
             client.sendall(data)
             if half_close:

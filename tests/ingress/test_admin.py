@@ -11,9 +11,9 @@ from tests.ingress.http_wire import serving
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
+from forwardpass.front import admin_edge
 from forwardpass.ingress.admin import CONNECTIONS_MAX, admin_limits, admin_plane
 from forwardpass.ingress.dialect import Call
-from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpAnswer, HttpLimits
 from forwardpass.ingress.route_table import ROUTES
@@ -70,7 +70,7 @@ def books() -> Inference:
 def client(operator: Operator, books: Inference) -> Iterator[Client]:
     control = {route.endpoint: _control for route in ROUTES if (route.plane, route.family) == ("admin", "v2")}
     limits = admin_limits(HttpLimits(), local=True)
-    plane = admin_plane(operator, Receipts(), Metrics(), control, books, Edge(limits=limits))
+    plane = admin_plane(operator, Receipts(), Metrics(), control, books, admin_edge(limits))
     with (
         serving(plane.respond, limits, family_of=plane.family_of) as served,
         Client(base_url=f"http://127.0.0.1:{served.server.listeners.port}") as client,
@@ -258,3 +258,16 @@ def test_no_page_of_this_machine_is_told_what_it_may_send(client: Client) -> Non
     headers = {"Origin": str(client.base_url), "Access-Control-Request-Method": "POST"}
     answer = client.options("/pipelines/p/versions/1/load", headers=headers)
     assert answer.status_code == 405 and "access-control-allow-origin" not in answer.headers
+
+
+def test_on_a_network_one_address_has_a_quarter_of_the_admin_plane_and_idle_connections_end() -> None:
+    limits = admin_limits(HttpLimits(idle_time_s=60.0), local=False)
+    assert (limits.connections_max, limits.connections_per_address_max, limits.idle_time_s) == (384, 96, 10.0)
+    assert admin_limits(HttpLimits(), local=True).connections_per_address_max == 384  # all have one address there
+
+
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-origin", 200), ("none", 200)])
+def test_nothing_is_fetched_for_a_page_of_another_site(client: Client, site: str, status: int) -> None:
+    """Of an image or a script a browser sends no origin."""
+    answer = client.get("/status", headers={"Sec-Fetch-Site": site})
+    assert answer.status_code == status and answer.headers["x-content-type-options"] == "nosniff"

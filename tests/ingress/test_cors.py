@@ -91,7 +91,7 @@ READ = re.compile(
 )
 BY_BROWSERS = {
     "accept-encoding", "access-control-request-headers", "access-control-request-method", "connection",
-    "content-length", "expect", "host", "origin", "transfer-encoding",
+    "content-length", "expect", "host", "origin", "sec-fetch-site", "transfer-encoding",
 }  # fmt: skip
 """Those that a page has no say in."""
 

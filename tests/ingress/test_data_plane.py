@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from forwardpass.core.clock import monotonic_s
+from forwardpass.core.off_loop import OFF_LOOP_BYTES_MIN
 from forwardpass.core.pipeline import Pipeline, Signature, Step, Version
 from forwardpass.core.request import Answer
 from forwardpass.core.tensor import Tensor
 from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialects.table import DIALECTS
 from forwardpass.ingress.endpoints.description import Description
-from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN, Inference, work_of
+from forwardpass.ingress.inference import Inference, work_of
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.observe.metrics import Metrics

@@ -11,9 +11,9 @@ from forwardpass.ingress.message import HttpRequest
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-def applied(deadline_s: float | None = None, **headers: str) -> Request:
+def applied(deadline_s: float | None = None, priority: int = 0, **headers: str) -> Request:
     given = {name.replace("_", "-").encode(): value.encode("latin-1") for name, value in headers.items()}
-    request = Request("id-1", [], 0, Timeline(), priority=4, deadline_s=deadline_s)
+    request = Request("id-1", [], 0, Timeline(), priority=priority, deadline_s=deadline_s)
     apply_headers(request, HttpRequest(b"POST", "/", "", given, b"", 0.0))
     return request
 
@@ -21,7 +21,7 @@ def applied(deadline_s: float | None = None, **headers: str) -> Request:
 def test_headers_set_deadline_and_priority() -> None:
     request = applied(x_request_deadline_ms="1500", x_request_priority="9")
     assert (request.deadline_s, request.priority) == (1.5, 9)
-    assert (applied().deadline_s, applied().priority) == (None, 4)
+    assert (applied(priority=4).deadline_s, applied(priority=4).priority) == (None, 4)
 
 
 def test_of_several_deadlines_the_earliest_holds() -> None:
@@ -51,6 +51,20 @@ def test_a_priority_out_of_bounds_is_refused(value: str) -> None:
 @pytest.mark.parametrize(("name", "priority"), [("critical", 1), ("standard", 5), ("sheddable", 9)])
 def test_a_header_names_a_class_of_priority(name: str, priority: int) -> None:
     assert applied(x_priority=name).priority == priority
+
+
+def test_a_header_and_the_body_may_say_the_same_of_priority() -> None:
+    assert applied(priority=4, x_priority="critical").priority == 4
+    assert applied(priority=4, x_request_priority="4").priority == 4
+
+
+@pytest.mark.parametrize("headers", [{"x_priority": "sheddable"}, {"x_request_priority": "3"}])
+def test_a_header_that_contradicts_the_bodys_priority_is_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(Refused, match="contradict") as caught:
+        applied(priority=4, **headers)
+    assert (caught.value.code, caught.value.field) == (
+        Code.BAD_REQUEST, "X-Priority" if "x_priority" in headers else "X-Request-Priority"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["", "high", "Critical", "1", "\xe9"])

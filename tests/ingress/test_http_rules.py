@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.ingress.http_wire import GET, LIMITS, Served, raw, serving
 
+from forwardpass.ingress.connections import host_of
+from forwardpass.ingress.cors import Origins
+
 
 def head(*lines: bytes, start: bytes = b"POST / HTTP/1.1", host: bytes = b"Host: a\r\n") -> bytes:
     return start + b"\r\n" + host + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
@@ -185,3 +188,41 @@ def test_a_coding_that_cannot_be_undone_is_told_those_that_can(served: Served, c
 def test_only_listed_hosts_are_served(host: bytes, status: int) -> None:
     with serving(limits=replace(LIMITS, hosts=("a.example",))) as served:
         assert raw(served, b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").statuses == [status]
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1", b"127.0.0.1:80"])
+def test_whoever_asks_by_the_address_that_they_reach_is_served_whatever_the_names(host: bytes) -> None:
+    """A probe, or a scrape; no name can be rebound to be an address."""
+    with serving(limits=replace(LIMITS, hosts=("a.example",))) as served:
+        assert raw(served, b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n", wait_s=0.05).statuses == [200]
+        assert raw(served, b"GET / HTTP/1.1\r\nHost: 127.0.0.2\r\n\r\n").statuses == [421]
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (("10.0.0.5", 8000), b"10.0.0.5"), (("::ffff:10.0.0.5", 8000, 0, 0), b"10.0.0.5"),
+        (("fd00::5", 8000, 0, 0), b"[fd00::5]"), (("fe80::5%eth0", 8000, 0, 2), b"[fe80::5]"), ("/a/socket", b""), (None, b""),
+    ],
+)  # fmt: skip
+def test_an_address_of_ours_as_a_host(address: object, host: bytes) -> None:
+    assert host_of(address) == host
+
+
+def test_a_refusal_of_a_head_request_has_no_body(served: Served) -> None:
+    reply = raw(served, head(b"Content-Length: +3", start=b"HEAD / HTTP/1.1"))
+    assert (reply.statuses, reply.body, reply.closed) == ([400], b"", True) and "Content-Length: 0" not in reply.head
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        head(b"Origin: http://app.example", b"Content-Length: 104857600"),
+        head(b"Content-Encoding: br", b"origin:http://app.example \t", b"Content-Length: 2") + b"[]",
+        head(b"Origin: http://app.example", b"Transfer-Encoding: chunked") + b"x\r\n",
+    ],
+)
+def test_a_page_of_a_configured_origin_may_read_what_broke_a_rule(sent: bytes) -> None:
+    with serving(origins=Origins(frozenset([b"http://app.example"]))) as served:
+        assert "Access-Control-Allow-Origin: http://app.example" in raw(served, sent).head
+        assert "Access-Control-Allow" not in raw(served, sent.replace(b"app", b"bad")).head

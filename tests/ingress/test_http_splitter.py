@@ -1,5 +1,7 @@
 """Where the bytes are cut on their way never changes what is read from them."""
 
+import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forwardpass.core.errors import Code, Refused
+from forwardpass.ingress.framing import CHUNKS_AT_ONCE_MAX
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.splitter import Splitter
 
@@ -104,3 +107,40 @@ def test_a_head_has_its_time_and_a_body_its_pace() -> None:
     slow = splitter.overdue(126.6)
     assert late is not None and slow is not None
     assert (late.code, slow.code) == (Code.HEADER_TIMEOUT, Code.BODY_TOO_SLOW)
+
+
+def test_chunks_of_one_byte_are_read_some_thousand_at_a_time() -> None:
+    """43,000 in one read would hold up the loop for a tenth of a second."""
+    splitter, turns = Splitter(LIMITS), 0
+    splitter.feed(
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 43_000 + b"0\r\n\r\n"
+    )
+    while (request := splitter.take(1.0)) is None:
+        assert splitter.tired
+        turns += 1
+    assert (turns, request[1]) == (43_000 // CHUNKS_AT_ONCE_MAX, b"x" * 43_000)
+
+
+def test_a_body_in_short_chunks_that_is_not_whole_is_no_reason_to_go_on() -> None:
+    splitter = Splitter(LIMITS)
+    splitter.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 9)
+    assert splitter.take(1.0) is None and not splitter.tired
+
+
+@pytest.mark.alone
+def test_a_head_byte_by_byte_costs_no_more_than_its_bytes() -> None:
+    """128 KiB took 46 s when each byte had all that came before it judged again."""
+    splitter, started = Splitter(replace(LIMITS, header_bytes_max=2**17)), time.process_time()
+    wire = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 130_000 + b"\r\n\r\n"
+    for i in range(len(wire)):
+        splitter.feed(wire[i : i + 1])
+        request = splitter.take(1.0)
+    assert request is not None and time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("line", [b"X: a\n", b"\n", b"X: a\r\r\n", b"\nX"])
+def test_a_bare_line_feed_is_found_wherever_it_is_cut(line: bytes) -> None:
+    wire = b"\r\nGET / HTTP/1.1\r\n" + line + b"Host: a\r\n\r\n"
+    for cut in range(1, len(wire)):
+        assert read([wire[:cut], wire[cut:]])[:1] == [Code.BAD_REQUEST]
+    assert read([wire[i : i + 1] for i in range(len(wire))])[:1] == [Code.BAD_REQUEST]

@@ -8,10 +8,10 @@ from tests.ingress.small_plane import Answering, SmallPlane, counting, headers_o
 
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.off_loop import OFF_LOOP_BYTES_MIN
 from forwardpass.ingress.dialect import Call
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import ENTRIES_MAX, KeptAnswers, key_of
-from forwardpass.ingress.inference import OFF_LOOP_BYTES_MIN
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.ingress.openapi.operations import OPERATIONS
 from forwardpass.ingress.route_table import routes_of

@@ -6,7 +6,7 @@ from tests.ingress.small_plane import SmallPlane, counting, headers_of
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.edge import Edge
-from forwardpass.ingress.rates import CALLERS_MAX, Quota, Rates
+from forwardpass.ingress.rates import CALLERS_MAX, Rates
 
 
 @pytest.fixture
@@ -15,12 +15,12 @@ def clock() -> FakeClock:
 
 
 def limited(clock: FakeClock, requests: int = 3) -> SmallPlane:
-    return SmallPlane(Edge(rates=Rates(Quota(requests), clock)), counting, clock)
+    return SmallPlane(Edge(rates=Rates(requests, clock)), counting, clock)
 
 
 @pytest.mark.parametrize("requests", [1, 3, 7, 60, 1000])
 def test_a_full_bucket_takes_as_many_as_the_quota_and_then_one_at_a_time(clock: FakeClock, requests: int) -> None:
-    rates = Rates(Quota(requests), clock)
+    rates = Rates(requests, clock)
     for turn in (requests, 1, 1, 1):
         for _ in range(turn):
             rates.take("a")
@@ -87,7 +87,7 @@ def test_without_a_limit_nothing_is_said_of_one(clock: FakeClock) -> None:
 
 
 def test_more_callers_than_are_kept_push_out_who_asked_longest_ago(clock: FakeClock) -> None:
-    rates = Rates(Quota(1), clock)
+    rates = Rates(1, clock)
     for number in range(CALLERS_MAX + 1):
         rates.take(f"caller {number}")
     assert len(rates) == CALLERS_MAX

@@ -16,7 +16,7 @@ from forwardpass.ingress.dialect import Call
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
-from forwardpass.ingress.rates import Quota, Rates
+from forwardpass.ingress.rates import Rates
 
 
 @dataclass
@@ -86,7 +86,7 @@ def test_answers_say_how_the_caller_stands_and_to_openais_clients_in_their_words
 
 def test_beside_the_limit_of_an_address_openais_headers_are_said_once() -> None:
     ledger = Ledger((QuotaRule(tenant="*", requests_per_minute=60),))
-    edge = Edge(identity=ByHeader(), quotas=ledger.quotas, rates=Rates(Quota(1000), ledger.clock))
+    edge = Edge(identity=ByHeader(), quotas=ledger.quotas, rates=Rates(1000, ledger.clock))
     said = headers_of(SmallPlane(edge, counting, ledger.clock).ask(peer="10.0.0.1"))
     assert said["x-ratelimit-limit-requests"] == "60"
     assert said["ratelimit-policy"] == '"tenant-requests_per_minute";q=60;w=60, "default";q=1000;w=60'

@@ -54,3 +54,9 @@ def test_a_predict_error_is_an_object() -> None:
 )
 def test_retry_after_is_whole_seconds_of_at_least_one(failure: Failed, seconds: bytes | None) -> None:
     assert dict(error_answer(failure, "v2", "r").headers).get(b"Retry-After") == seconds
+
+
+@pytest.mark.parametrize("code", [Code.BYTES_IN_FLIGHT_FULL, Code.MEMORY_FULL, Code.SHED, Code.QUEUE_FULL])
+def test_what_is_refused_for_want_of_room_is_overload_to_clients_of_tei(code: Code) -> None:
+    body = error_answer(Failed(code, "no"), "tei", "r1").body
+    assert isinstance(body, bytes) and json.loads(body)["error_type"] == "overloaded"

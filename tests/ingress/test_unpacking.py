@@ -12,7 +12,7 @@ from forwardpass.ingress.cors import Origins
 from forwardpass.ingress.edge import INLINE_BYTES_MAX, Edge
 from forwardpass.ingress.grpc.plane import GrpcCall, GrpcPlane
 from forwardpass.ingress.message import HttpLimits, HttpRequest
-from forwardpass.ingress.rates import Quota, Rates
+from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.route_table import SERVICE, routes_of
 
 MIB = 1024 * 1024
@@ -71,7 +71,7 @@ def test_nothing_is_unpacked_for_a_page_of_another_origin() -> None:
 
 def test_nothing_is_unpacked_for_a_caller_over_its_rate() -> None:
     small = plane()
-    small = SmallPlane(Edge(rates=Rates(Quota(1), small.clock)), counting, small.clock)
+    small = SmallPlane(Edge(rates=Rates(1, small.clock)), counting, small.clock)
     codes = [headers_of(small.ask(b"not gzip", GZIP, peer="a"))["x-error-code"] for _ in range(2)]
     assert codes == ["bad_encoding", "rate_limited"]
 

@@ -58,6 +58,10 @@ def test_a_guard_is_read_and_written(tmp_path: Path, section: str, guard: Guard)
         ('words_file = "away.txt"', "guards[0].words_file", "no such file"),
         ('schema = "../s.json"', "guards[0].schema", "leaves the folder"),
         ('judge = "j"\nwhen = "score >"', "guards[0].when", "1:"),
+        ('judge = "j"\nwhen = "1"', "guards[0].when", "does not look"),
+        ('judge = "j"\nwhen = "true"', "guards[0].when", "does not look"),
+        ('judge = "j"\nwhen = "score + 1.0"', "guards[0].when", "neither true nor false"),
+        ('words = ["badger", "c++"]', "guards[0].words[1]", "c++"),
         ('deny = ["a"]\nmode = "warn"', "guards[0].mode", "warn"),
         ('deny = ["a"]\n[[guards]]\nname = "g"\non = "output"\ndeny = ["b"]', "guards[1].name", "twice"),
         ('deny = ["a"]\n[[guards]]\nname = "operator.x"\non = "output"\ndeny = ["b"]', "guards[1].name", "operator.x"),
@@ -86,7 +90,7 @@ pipelines = ["chat"]
 name = "judged"
 on = "input"
 judge = "judge"
-when = "true"
+when = "score > 0.5"
 """
 
 
@@ -113,6 +117,23 @@ def test_the_operators_guards_go_around_what_they_are_for(tmp_path: Path, pipeli
     assert around.policy == policy.digest
 
 
+def test_the_files_of_a_policy_may_be_links_as_those_of_a_config_map_are(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    for name, text in (("guards.toml", POLICY), ("words.txt", "badger\n")):
+        (tmp_path / "..data" / name).write_text(text)
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    policy = read_policy(str(tmp_path / "guards.toml"))
+    assert policy.around(version("other")).definition.guards[0].words == ("badger",)
+    assert policy.names() == {"chat", "judge"}
+
+
+@pytest.mark.parametrize(
+    "when", ["flagged", "score > 0.5", 'label == "bad"', 'labels.exists(x, x == "bad")', 'fields["a b"] > 1.0']
+)
+def test_when_may_be_any_question_to_the_judges_outputs(tmp_path: Path, when: str) -> None:
+    assert parsed(tmp_path, f"judge = 'j'\nwhen = '{when}'").guards[0].when == when
+
+
 def test_the_digest_changes_with_a_word_in_a_file_of_the_policy(tmp_path: Path) -> None:
     (tmp_path / "guards.toml").write_text(POLICY)
     digests = set()
@@ -133,6 +154,7 @@ def test_without_a_policy_a_version_stays_as_it_is() -> None:
         ('[[guards]]\nname = "a"\non = "input"\ndeny = ["("]', "guards[0].deny[0]"),
         ('[[guards]]\nname = "a"\non = "input"\ndeny = ["b"]\npipeline = "x"', "guards[0].pipeline"),
         ("[[guards", ""),
+        ('[[guards]]\nname = "a"\non = "input"\ndeny = ["b"]\npipelines = []', "guards[0].pipelines"),
     ],
 )
 def test_a_policy_with_a_mistake_stops_the_server_and_names_it(tmp_path: Path, policy: str, key: str) -> None:

@@ -318,7 +318,7 @@ def test_a_folder_is_every_file_and_whether_each_version_would_be_taken_in(tmp_p
 
 def test_what_there_was_no_time_for_is_said_and_not_said_to_be_taken_in(tmp_path: Path) -> None:
     version(tmp_path / "good" / "1")
-    ticks = iter([0.0, *[1000.0] * 100])
+    ticks = iter([0.0, *[1.0] * 3, *[1000.0] * 100])  # three folders are listed in time
     found = inspect_place(tmp_path, kinds(), lambda: next(ticks))
     assert not found.taken_in
     assert "not looked into: the 120 s" in found.reports["good/1/model.onnx"].problem

@@ -8,13 +8,13 @@ from tests import fixtures_onnx
 
 import forwardpass
 from forwardpass.admit.quotas import Use
-from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
-from forwardpass.core.pipeline import Field, Input, Pipeline, Price, Signature, Step, Version
-from forwardpass.core.request import Answer, Request
+from forwardpass.core.errors import Misconfigured
+from forwardpass.core.pipeline import Input, Pipeline, Price, Signature, Step
+from forwardpass.core.request import Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.execution.kinds import kinds
 from forwardpass.pipeline import fields
-from forwardpass.pipeline.charge import most, used
+from forwardpass.pipeline.charge import most
 from forwardpass.pipeline.definition import parse, to_toml
 
 MODEL = '[[steps]]\nuse = "model"\nengine = "onnxruntime"\nfile = "m.onnx"\n'
@@ -84,16 +84,33 @@ def test_what_counts_no_tokens_reserves_none() -> None:
     assert most(Pipeline((Step("model"),), price=PRICE), Signature(TEXTS, ()), request(*records)) == Use(2, 0, 12.0)
 
 
+LONG = {"query": "x" * 600, "documents": ["yy", "zz", "zz"]}
+
+
 @pytest.mark.parametrize(
-    ("failures", "use"),
+    ("steps", "tokens"),
     [
-        ({}, Use(3, 8, 10 + 3 + 4.0)),
-        ({1: Refused(Code.RULE_REFUSED, "")}, Use(3, 8, 10 + 3 + 4.0)),
-        ({1: Failed(Code.STEP_FAILED, "")}, Use(2, 8, 10 + 2 + 4.0)),
-        (dict.fromkeys(range(3), Failed(Code.STEP_FAILED, "")), Use()),
+        ((Step("tokenize", {"tokens_max": 256}),), 256),
+        ((Step("tokenize", {"tokens_max": 256}), Step("tokenize", {"tokens_max": 100})), 356),
+        ((Step("steps:made_text"), Step("tokenize", {"tokens_max": 64})), 64),
+        ((Step("steps:made_text"), Step("tokenize", {"input": "made", "tokens_max": 64})), 64),
+        ((Step("steps:made_text"), Step("tokenize", {"input": "made", "tokens_max": 5000})), 5000),
+        ((Step("expand", {"over": {"documents": "one"}}), Step("tokenize", {"input": "one", "tokens_max": 8})), 24),
+        (
+            (
+                Step("expand", {"over": {"documents": "one"}}),
+                Step("fold"),
+                Step("tokenize", {"input": "query", "tokens_max": 8}),
+            ),
+            8,
+        ),
+        ((Step("token_windows", {"tokens_max": 16, "windows_max": 2}),), 32),
     ],
 )
-def test_rows_that_fail_by_our_fault_cost_nothing(failures: dict[int, Refused | Failed], use: Use) -> None:
-    version = Version("p", 1, "", "", Pipeline((Step("tokenize", {"tokens_max": 256}),), price=PRICE))
-    answer = Answer(version, Signature((), (Field("y", "FP32"),)), {}, 3, failures, (), tokens=8)
-    assert used(answer) == use
+def test_a_step_makes_at_most_as_many_tokens_of_a_row_as_it_says(steps: tuple[Step, ...], tokens: int) -> None:
+    assert most(Pipeline(steps), Signature(TEXTS, ()), request(LONG)).tokens == tokens
+
+
+def test_tokens_are_not_looked_for_where_nothing_depends_on_them() -> None:
+    pipeline = Pipeline((Step("tokenize", {"tokens_max": 256}),), price=Price(row=2.0))
+    assert most(pipeline, Signature(TEXTS, ()), request(LONG), tokens=False) == Use(1, 0, 2.0)

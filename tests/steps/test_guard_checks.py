@@ -35,7 +35,12 @@ def check(folder: Path = Path("/nowhere"), **options: Any) -> Check:
         ({"words": ("strasse",)}, "in der Straße", "in der [g]"),  # case folding, UCD CaseFolding.txt
         ({"words": ("fine",)}, "ﬁne ｆｉｎｅ 𝐟𝐢𝐧𝐞", "[g] [g] [g]"),  # NFKC
         ({"words": ("badger",)}, "b\u200bad\u2060g\u00ader", "[g]"),  # zero-width space, word joiner, soft hyphen
-        ({"words": ("badger",)}, "a\u200bbadger", "[g]"),  # what is invisible may part words as well
+        ({"words": ("badger",)}, "a\u200bbadger", "a\u200b[g]"),  # what is invisible may part words as well
+        ({"words": ("badger",)}, "bad\x00ger bad\x7fger bad\x85ger", "[g] [g] [g]"),
+        ({"words": ("open sesame",)}, "open\u200bsesame, open\u200b\u200b\u2060\u200b\u200bsesame", "[g], [g]"),
+        ({"words": ("open sesame",)}, "open\u200b \u200bses\u200bame", "[g]"),
+        ({"deny": ("secret", "id-[0-9]+")}, "se\u200bcret ｓｅｃｒｅｔ id\u201142 id-٤２", "[g] [g] [g] [g]"),
+        ({"deny": ("\u200b", "é")}, "a\u200bé", "a[g][g]"),  # as it is written, too
         ({"words": ("open sesame",)}, "open-Sesame! open      sesame", "[g]! open      sesame"),
         ({"words": ("笨蛋",)}, "你这个笨蛋啊", "你这个[g]啊"),
         ({"words": ("yes", "no"), "words_are": "allowed"}, "yes, maybe no", "yes, [g] no"),
@@ -90,6 +95,43 @@ def test_a_list_in_a_file_is_one_word_a_line(tmp_path: Path) -> None:
     assert check(tmp_path, words_file="words.txt").look("badger; open sesame").text == "[g]; [g]"
 
 
+@pytest.mark.parametrize("word", ["c++", "#tag", ".net", "# a comment", "...", "x" * 300, "a - - - b"])
+def test_a_word_of_which_a_part_would_not_be_compared_is_refused_by_its_line(tmp_path: Path, word: str) -> None:
+    (tmp_path / "words.txt").write_text(f"badger\n{word}\n")
+    with pytest.raises(Misconfigured) as refused:
+        check(tmp_path, words_file="words.txt")
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.found.split(" ")[0]) == ("words_file", "words.txt:2:")
+    with pytest.raises(Misconfigured) as refused:
+        check(words=("badger", word))
+    assert refused.value.problems[0].key == "words[1]"
+
+
+def test_an_empty_line_of_a_list_is_named_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("badger\n\notter\n")
+    with pytest.raises(Misconfigured) as refused:
+        check(tmp_path, words_file="words.txt")
+    assert (refused.value.problems[0].key, refused.value.problems[0].found) == (
+        "words_file",
+        "words.txt: line 2 is empty",
+    )
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?i)ignore (all|the) (previous|above) instructions", r"\bid-\d{1,8}\b", "(?i)ignore.{0,40}rules", "a+b"],
+)
+def test_a_pattern_that_no_text_makes_slow_is_taken(pattern: str) -> None:
+    assert check(deny=(pattern,)).look("nothing of that").count == 0
+
+
+@pytest.mark.parametrize("pattern", ["a.{0,200}c", "(?:a|b)*a(?:a|b){500}c"])
+def test_a_pattern_that_some_text_makes_slow_is_refused(pattern: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        check(deny=("fine", pattern))
+    assert (refused.value.problems[0].key, "slow" in refused.value.problems[0].found) == ("deny[1]", True)
+
+
 def test_rows_that_are_blocked_fail_alone_and_say_nothing_of_the_text(run: Run) -> None:
     batch = run("guard", {"name": "no", "deny": ["secret"]}, {TEXT: ["fine", "a secret", None]})
     assert batch.columns["text"].tolist() == ["fine", None]
@@ -136,7 +178,9 @@ HOSTILE = {
     "singles": "1 2 3 4 " * (MIB // 8), "countries": "GB82 " * (MIB // 5), "colons": ":" * MIB, "dots": "1." * (MIB // 2),
     "pluses": "+1" * (MIB // 2), "brackets": "(" * MIB, "tokens": "eyJ" * (MIB // 3), "words": "bad " * (MIB // 4),
     "marks": "e" + "\u0301\u0323" * (MIB // 4), "unseen": "b\u200b" * (MIB // 4), "han": "笨蛋了" * (MIB // 9),
-    "pairs": "aab" * (MIB // 3),
+    "pairs": "aab" * (MIB // 3), "zero-width digits": "4\u200b1" * (MIB // 5), "hidden mails": "a\u200b@b.co\u200bm " * (MIB // 14),
+    "quotes": '"a"@' * (MIB // 4), "controls": "a\x00" * (MIB // 2), "slices": "1::" * (MIB // 3),
+    "long tokens": ("eyJ" + "a" * 500 + ".eyJ" + "a" * 899 + "-") * (MIB // 1410), "keys": "sk-" * (MIB // 3),
 }  # fmt: skip
 CHECKS: dict[str, dict[str, Any]] = {
     **{kind: {"pii": (kind,)} for kind in ("email", "phone", "iban", "card", "ip", "key")},

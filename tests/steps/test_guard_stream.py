@@ -19,9 +19,33 @@ SECRETS = [
     "joe.bloggs@example.com", "4111 1111 1111 1111", "5500000000000004", "GB82 WEST 1234 5698 7654 32", "192.168.10.1",
     "2001:db8::ff00:42:8329", "+1 (555) 123-4567", "555-123-4567", "AKIAIOSFODNN7EXAMPLE", "BADGER", "nai\u0308ve",
     "naïve", "b\u200badger", "very  hidden", "笨蛋", "id-12345", "sk-" + "a1B2" * 8,
+    "4242\u00a04242\u200b4242\u20114242", "joe＠exam\u00adple.com", '"joe bloggs"@example.com', "very\u200bhidden", "bad\x00ger",
 ]  # fmt: skip
 PIECES = st.sampled_from(
-    [*SECRETS, " ", ".", ",", "@", "a", "7", "-", "+", ":", "\u0301", "\u200b", "é", "蛋", "GB82 "]
+    [
+        *SECRETS,
+        " ",
+        "\t",
+        "[",
+        '"',
+        "0x",
+        "=",
+        ".",
+        ",",
+        "@",
+        "\u200b\u200b",
+        "\u00a0",
+        "a",
+        "7",
+        "-",
+        "+",
+        ":",
+        "\u0301",
+        "\u200b",
+        "é",
+        "蛋",
+        "GB82 ",
+    ]
 )
 TEXTS = st.lists(PIECES | st.text(max_size=4), max_size=12).map("".join)
 
@@ -49,6 +73,12 @@ def streamed(checks: list[Check], text: str, cuts: list[int]) -> list[str]:
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 10_000), max_size=30))
 @example(text="x" * 70 + "@example.com", cuts=list(range(100)))
 @example(text="1" * 25 + " 4111111111111111", cuts=list(range(60)))
+@example(text="so " + "x" * 300 + "\u200bbadger eats", cuts=list(range(320)))
+@example(text="a" * 40 + "\u200b" * 40 + "badger\u200b" + "\u200b" * 40 + "x", cuts=list(range(140)))
+@example(text="joe@example.com\u200bamy@example.com\u200b", cuts=list(range(40)))
+@example(text='a "b" "joe"@example.com', cuts=list(range(40)))
+@example(text="x@" + "a." * 200 + "com", cuts=list(range(420)))
+@example(text="eyJhbGciOiJIUzI1NiJ9.eyJ" + "a" * 3000 + "." + "b" * 30 + " ", cuts=list(range(0, 3060, 7)))
 @example(text="x\u200bbadger badger\u200bx", cuts=list(range(30)))
 def test_the_pieces_that_leave_are_the_masked_text_however_it_is_cut(name: str, text: str, cuts: list[int]) -> None:
     assert "".join(streamed([CHECKS[name]], text, cuts)) == CHECKS[name].look(text).text
@@ -107,6 +137,20 @@ def test_a_guard_that_only_tells_lets_the_text_through_and_counts(mode: str) -> 
     text = "mail a@example.com or b@example.com"
     assert guard.feed(text) + guard.flush() == text
     assert guard.counts == {"g": 2, "short": 1}
+
+
+def test_a_text_that_may_not_be_long_leaves_until_it_is() -> None:
+    guard = StreamGuard([check(mode="block", length_min=3, length_max=5)])
+    assert [guard.feed(each) for each in "abcde"] == ["", "", "abc", "d", "e"]
+    with pytest.raises(Refused):
+        guard.feed("f")
+
+
+@pytest.mark.parametrize(("text", "count"), [("ab", 1), ("abc", 0), ("abcde", 0), ("abcdef", 1)])
+def test_the_length_of_a_stream_is_counted(text: str, count: int) -> None:
+    guard = StreamGuard([check(mode="flag", length_min=3, length_max=5)])
+    assert "".join([*map(guard.feed, text), guard.flush()]) == text
+    assert guard.counts.get("g", 0) == count
 
 
 def test_a_check_of_the_whole_text_lets_nothing_out_before_it_is_right() -> None:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 
 from forwardpass.admit.policy import DAY_S, State, fits, settled, state_at, taken
-from forwardpass.admit.rules import Limit
+from forwardpass.admit.rules import Account, Limit
 from forwardpass.admit.store import Taken, Wanted
 from forwardpass.core.clock import Clock, wall_s
 
@@ -53,6 +53,16 @@ class MemoryStore:
             self._keep(wanted, states)
         return Taken(self, wanted, states, granted, now_s, wall)
 
+    def look(self, accounts: Sequence[Account]) -> Taken:
+        """How they stand; nothing is taken, and what is not known is not kept."""
+        now_s, wall = self._clock(), self._wall()
+        states = []
+        for account in accounts:
+            known = self._states.get(account.name)
+            at = wall if account.limit.kind == "day" else now_s
+            states.append(state_at(account.limit, known and known[1], at))
+        return Taken(self, [(account, 0.0) for account in accounts], states, True, now_s, wall)
+
     def book(self, wanted: Sequence[Wanted], known: Sequence[State]) -> Taken:
         """Take what was granted elsewhere, where so much is ``used`` in ``known`` by all that take there."""
         now_s, wall = self._clock(), self._wall()
@@ -68,10 +78,10 @@ class MemoryStore:
     def settle(self, taken: Taken, used: Sequence[float]) -> None:
         now_s, wall = self._clock(), self._wall()
         for place, ((account, amount), spent) in enumerate(zip(taken.wanted, used, strict=True)):
-            known = self._states.get(account.name)
+            limit = account.limit
+            known = self._states.get(account.name) if limit.held or spent != amount else None
             if known is None:
                 continue
-            limit = account.limit
             day = limit.kind == "day"
             state = state_at(limit, known[1], wall if day else now_s)
             state = settled(limit, state, amount, spent, taken.wall_s // DAY_S if day else taken.now_s)

@@ -43,13 +43,13 @@ def state_at(limit: Limit, state: State | None, now_s: float) -> State:
 
 def fits(limit: Limit, state: State, amount: float) -> bool:
     """Nothing always fits: who owes of a limit may ask what does not touch it."""
-    return not amount or state.total + amount <= limit.capacity * (1 + _ROUNDING)
+    return not amount or state.used + state.held + amount <= limit.capacity * (1 + _ROUNDING)
 
 
 def taken(limit: Limit, state: State, amount: float) -> State:
     if limit.held:
-        return state._replace(held=state.held + amount)
-    return state._replace(used=state.used + amount)
+        return State(state.used, state.at, state.held + amount)
+    return State(state.used + amount, state.at, state.held)
 
 
 def settled(limit: Limit, state: State, amount: float, used: float, taken_at: float) -> State:

@@ -34,6 +34,7 @@ _UNITS = {"rows_per_minute": "rows", "tokens_per_minute": "tokens", "cost_per_da
 class _Accounts(NamedTuple):
     entry: tuple[Account, ...]
     work: tuple[Account, ...]
+    units: frozenset[str]  # of a Use that these are about
 
 
 class Quotas:
@@ -66,7 +67,9 @@ class Quotas:
             rules = [rule for rule in self._rules if bool(rule.pipeline) == bool(pipeline)]
             every = [account for rule in rules for account in accounts_of(rule, caller, pipeline)]
             entry = tuple(account for account in every if account.limit.name in AT_ENTRY)
-            known = self._known[name] = _Accounts(entry, tuple(account for account in every if account not in entry))
+            work = tuple(account for account in every if account.limit.name not in AT_ENTRY)
+            units = frozenset(_UNITS[account.limit.name] for account in work)
+            known = self._known[name] = _Accounts(entry, work, units)
         return known
 
 
@@ -121,7 +124,8 @@ class Admission:
         """What of a Use ``charge`` would take; it depends on who asks which pipeline."""
         if not self._quotas.charges:
             return NONE
-        return frozenset([_UNITS[account.limit.name] for account in self._work_accounts()])
+        units = self._quotas.accounts(self._caller, "").units
+        return units | self._quotas.accounts(self._caller, self._pipeline).units if self._pipeline else units
 
     async def charge(self, reserved: Use) -> None:
         """Reserve what its work comes to at most.

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem
@@ -70,15 +71,13 @@ async def connected(pool: "ConnectionPool", scripts: Sequence[str]) -> Line:
     """Raises RedisError, OSError, TimeoutError."""
     connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]  # of the library
     digests: dict[str, str] = {}
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            await connection.connect()  # type: ignore[no-untyped-call]  # likewise
-            for script in scripts:
-                await connection.send_command("SCRIPT LOAD", script)
-                digests[script] = (await connection.read_response()).decode()
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
+    async with AsyncExitStack() as stack, asyncio.timeout(CONNECT_S):
+        stack.push_async_callback(connection.disconnect, nowait=True)
+        await connection.connect()  # type: ignore[no-untyped-call]  # likewise
+        for script in scripts:
+            await connection.send_command("SCRIPT LOAD", script)
+            digests[script] = (await connection.read_response()).decode()
+        stack.pop_all()
     return Line(connection, digests)
 
 

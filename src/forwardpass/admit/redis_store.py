@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -68,6 +69,7 @@ class RedisStore:
         self._owed: deque[Owed] = deque()
         self._booked: dict[tuple[str, float], Owed] = {}  # by account and day
         self._running: dict[str, list[tuple[Account, str]]] = {}  # lease -> of which accounts who holds what
+        self._telling = 0  # times that it is being told something
         self._something = asyncio.Event()  # is owed
         self._told = asyncio.Event()  # everything that was
         self._missed = asyncio.Event()  # an answer
@@ -79,7 +81,8 @@ class RedisStore:
         return self
 
     def status(self) -> dict[str, object]:
-        return {"accounts": len(self.local), "redis": {"away": self.away, "failures": self.failures}}
+        away = self.away or self._line is None
+        return {"accounts": len(self.local), "redis": {"away": away, "failures": self.failures}}
 
     async def __aenter__(self) -> Self:
         self._following = asyncio.create_task(self._follow())
@@ -93,7 +96,8 @@ class RedisStore:
     ) -> None:
         """What is owed is told once more, if Redis answers soon; the rest ends with its leases."""
         assert self._following is not None, "left without having been entered"
-        if self._owed and not self.away:
+        if (self._owed or self._booked or self._telling) and not self.away:
+            self._told.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_S):
                     await self._told.wait()
@@ -104,6 +108,8 @@ class RedisStore:
         line = self._line
         if line is None or self.away:
             return self._taken_here(wanted)
+        if self._owed:
+            self._tell_some(line)
         lease = self._ids.next()
         arguments = [repr(self._lease_s), lease]
         for account, amount in wanted:
@@ -216,17 +222,12 @@ class RedisStore:
             await asyncio.sleep(AWAY_S)
 
     async def _connected(self) -> None:
-        """One connection for those who take, which nobody holds up, one for what is told afterwards."""
-        takes = await connected(self._pool, (TAKE,))
-        try:
-            tells = await connected(self._pool, (SETTLE, RENEW))
-        except BaseException:
-            await takes.close()
-            raise
+        """Over one connection, in order: nobody waits on it for the answer to anybody else."""
+        line = await connected(self._pool, (TAKE, SETTLE, RENEW))
         async with asyncio.TaskGroup() as group:
-            for work in (takes.run(), tells.run(), self._watch(takes), self._tell(tells), self._renew(tells)):
+            for work in (line.run(), self._watch(line), self._tell(line), self._renew(line)):
                 group.create_task(work)
-            self._line = takes
+            self._line = line
             self._answered()
             self._met.set()
 
@@ -258,30 +259,37 @@ class RedisStore:
             _log.info("Redis answers again; quotas are shared")
 
     async def _tell(self, line: Line) -> None:
-        """Many at once, so that those who end are never more than those who come."""
         while True:
             await self._something.wait()
-            self._owed.extend(self._booked.values())
-            self._booked.clear()
-            told = [self._owed.popleft() for _ in range(min(len(self._owed), TOLD_AT_ONCE_MAX))]
-            try:
-                if told:
-                    arguments = [repr(self._lease_s)]
-                    for account, act, amount, lease, more in told:
-                        limit = account.limit
-                        arguments += (act, limit.kind, repr(limit.rate), repr(amount), lease, repr(more))
-                    await _answer_to(line.ask(SETTLE, _keys(each.account for each in told), arguments))
-            except BaseException:  # whether it was told nobody knows
-                self._owed.extendleft(reversed([each for each in told if each.act == "settle"]))
-                raise
-            if not self._owed:
-                self._something.clear()
-                self._told.set()
+            self._tell_some(line)
+            await asyncio.sleep(0)
+
+    def _tell_some(self, line: Line) -> None:
+        """Many together, and before whoever takes next: those who end are never behind those who come."""
+        self._owed.extend(self._booked.values())
+        self._booked.clear()
+        told = [self._owed.popleft() for _ in range(min(len(self._owed), TOLD_AT_ONCE_MAX))]
+        if not self._owed:
+            self._something.clear()
+        arguments = [repr(self._lease_s)]
+        for account, act, amount, lease, more in told:
+            limit = account.limit
+            arguments += (act, limit.kind, repr(limit.rate), repr(amount), lease, repr(more))
+        self._telling += 1
+        answer = line.ask(SETTLE, _keys(each.account for each in told), arguments)
+        answer.add_done_callback(partial(self._said, told))
+
+    def _said(self, told: Sequence[Owed], answer: "asyncio.Future[Any]") -> None:
+        self._telling -= 1
+        if answer.cancelled() or answer.exception() is not None:  # whether it was told nobody knows
+            self._owe([each for each in told if each.act == "settle"])
+        elif not self._owed and not self._telling:
+            self._told.set()
 
     async def _renew(self, line: Line) -> None:
         while True:  # first what was held over another connection
             held = [each for leases in self._running.values() for each in leases]
-            for start in range(0, len(held), TOLD_AT_ONCE_MAX):
+            for start in range(0, max(1, len(held)), TOLD_AT_ONCE_MAX):  # once at least: it shows that the line lives
                 some = held[start : start + TOLD_AT_ONCE_MAX]
                 arguments = [repr(self._lease_s), *[lease for _, lease in some]]
                 await _answer_to(line.ask(RENEW, _keys(account for account, _ in some), arguments))

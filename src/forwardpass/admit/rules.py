@@ -2,12 +2,13 @@
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from forwardpass.core.caller import Caller
+from forwardpass.core.caller import Caller, is_tenant
 from forwardpass.core.errors import Problem, show
 
 Kind = Literal["rate", "concurrent", "day"]
@@ -42,6 +43,15 @@ class QuotaRule:
 
 
 SUBJECTS = ("key", "tenant", "pipeline")
+_PIPELINE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+FORMS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "tenant": (is_tenant, "a tenant: 1 to 64 letters, digits and . _ - @, the first of them a letter or digit"),
+    "pipeline": (
+        lambda name: _PIPELINE.fullmatch(name) is not None and ".." not in name,
+        "a pipeline: 1 to 64 small letters, digits and . _ -, the first of them a letter or digit",
+    ),
+}
+"""What others could be, nobody and nothing can: a quota of theirs would hold for none."""
 LIMITS: dict[str, tuple[Kind, float, str]] = {
     "requests_per_s": ("rate", 1.0, "requests"),
     "requests_per_minute": ("rate", 60.0, "requests"),
@@ -152,6 +162,9 @@ def _rule(file: str, where: str, row: Mapping[str, Any], problems: list[Problem]
 
 def _expected(name: str, value: object) -> str:
     """What the value should have been; empty: it is that."""
+    if name in FORMS and value != EACH:
+        fits, form = FORMS[name]
+        return "" if type(value) is str and fits(value) else f'{form}, or "*"'
     if name in SUBJECTS:
         good = type(value) is str and value.isprintable() and 0 < len(value) <= NAME_CHARACTERS_MAX
         return "" if good else f'a name of 1 to {NAME_CHARACTERS_MAX} printable characters, or "*"'

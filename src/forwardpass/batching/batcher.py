@@ -15,12 +15,11 @@ import msgspec
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.executed import Executed
-from forwardpass.batching.forecast import Forecast
+from forwardpass.batching.forecast import Forecast, Underway
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
 from forwardpass.batching.quarantine import Quarantine, digest
 from forwardpass.batching.queue import Queue
-from forwardpass.batching.running import Sent
 from forwardpass.batching.sequences import lost as lost_sequence
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
@@ -103,19 +102,19 @@ class Batcher:
                     next(self._ids), now, last_rows, len(items), reason, executor.index, waited_s, self._queue.rows
                 )
                 last_s, starts_s = self._forecast.model.predict_s(cost), now + self._left_s(executor)
-                sent = self._forecast.running.begin(executor.index, now, last_s)
-                running.create_task(self._settle(items, executor.submit(items), report, sent))
+                underway = self._forecast.workers.begin(executor.index, now, last_s)
+                running.create_task(self._settle(items, executor.submit(items), report, underway))
                 ahead_at = prefetch_at(starts_s, last_s, self._preprocess.predict_s(cost))
                 if items[0].alone or items[0].suspect:
                     ahead_at = None
 
     async def _vacant(self, executor: Executor, ahead_at: float | None) -> None:
-        self._forecast.running.await_worker(executor.index)
+        self._forecast.workers.await_worker(executor.index)
         await executor.vacant(ahead_at)
-        self._forecast.running.vacant(executor.index)
+        self._forecast.workers.vacant(executor.index)
 
     def _left_s(self, executor: Executor) -> float:
-        return self._forecast.running.left_s(executor.index, self._clock())
+        return self._forecast.workers.left_s(executor.index, self._clock())
 
     async def _linger(self, worker: int, last_rows: int, last_s: float) -> None:
         until = self._clock() + linger_s(self._queue.rows, last_rows, last_s)
@@ -142,7 +141,7 @@ class Batcher:
                 await self._queue.arrival(decision.seconds, executor.index)
                 continue
             together = batch.enabled and not waiting.alone
-            starts_in_s = self._left_s(executor)
+            starts_in_s = 0.0 if idle else self._left_s(executor)
             items = self._queue.take(
                 waiting.key, batch.rows_max, batch.cost_max, together=together, starts_in_s=starts_in_s
             )
@@ -150,16 +149,17 @@ class Batcher:
                 return items, decision.reason
             if starts_in_s > 0.0:  # all would be over before this worker has ended what it is at
                 await self._vacant(executor, None)
+                idle = True  # whatever is still in the books: to ask again without waiting would never end
 
     async def _settle(
-        self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport, sent: Sent
+        self, items: list[Item], future: "asyncio.Future[Outcome]", report: BatchReport, underway: Underway
     ) -> None:
         try:
             try:
                 outcome = await future
             finally:
-                busy_s = self._forecast.running.end(sent, self._clock())
-            self._learn(items, outcome, report, self._cost_s(outcome, sent, busy_s))
+                busy_s = self._forecast.workers.end(underway, self._clock())
+            self._learn(items, outcome, report, self._cost_s(outcome, underway, busy_s))
             self._scatter(items, outcome, report)
         except WorkerLost as lost:
             if lost.nobodys:
@@ -177,22 +177,22 @@ class Batcher:
                 item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
         self.reports.append(report)
 
-    def _cost_s(self, outcome: Outcome, sent: Sent, busy_s: float) -> float:
+    def _cost_s(self, outcome: Outcome, underway: Underway, busy_s: float) -> float:
         """For how long the worker was at this batch, and the way there and back.
 
         The way is what the event loop saw beyond that, up to as much again: its own delays must not become the prediction,
         or a front that is short of time would refuse what an idle worker could do.
         """
-        own_s = self._own_s(outcome, sent)
+        own_s = self._own_s(outcome, underway)
         return busy_s if own_s is None else max(own_s, min(busy_s, own_s + max(own_s, WAY_S)))
 
-    def _own_s(self, outcome: Outcome, sent: Sent) -> float | None:
+    def _own_s(self, outcome: Outcome, underway: Underway) -> float | None:
         """For how long the worker says that it was at this batch and at nothing else; None when that cannot be."""
         ended_s = outcome.begun + outcome.execute_s + outcome.postprocess_s
-        if not sent.sent_s <= outcome.begun <= ended_s <= self._clock():
+        if not underway.sent_s <= outcome.begun <= ended_s <= self._clock():
             return None
-        own_s = ended_s - max(outcome.begun - outcome.preprocess_s, self._ended_s.get(sent.worker, 0.0))
-        self._ended_s[sent.worker] = ended_s
+        own_s = ended_s - max(outcome.begun - outcome.preprocess_s, self._ended_s.get(underway.worker, 0.0))
+        self._ended_s[underway.worker] = ended_s
         return own_s if own_s > 0.0 else None
 
     def _learn(self, items: list[Item], outcome: Outcome, report: BatchReport, busy_s: float) -> None:
@@ -209,7 +209,7 @@ class Batcher:
         for item, part in zip(items, outcome.parts, strict=True):
             item.result = part
             if item.suspect and (part.failure is None or part.failure.code is not Code.DEADLINE_EXCEEDED):
-                self._quarantine.clear(item)
+                self._quarantine.clear(item, outcome.execute_s)
             if part.rows and not item.alone and outcome.begun > min(item.ticket.deadline, item.left_s):
                 self.executed.overdue += 1
             if part.failure is not None:
@@ -222,7 +222,10 @@ class Batcher:
         """Nobody waited for these any more: nobody is blamed, but what they cost so far is learnt, and what they were."""
         self._forecast.model.observe(sum([item.cost for item in items]), busy_s)
         inputs = [(item.columns, item.shapes, item.rows) for item in items]
-        self._quarantine.suspect(await asyncio.to_thread(lambda: [digest(*each) for each in inputs]))
+        digests = await asyncio.to_thread(lambda: [digest(*each) for each in inputs])
+        self._quarantine.suspect(digests)
+        if len(digests) == 1:
+            self._quarantine.slow(digests[0], busy_s)
 
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
         """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame.

@@ -4,24 +4,30 @@ Source: the linear model of adaptive batching (Crankshaw et al., Clipper, NSDI 2
 least squares. A version that became slower or faster for good is not waited for: see ``observe``.
 """
 
+import math
 from dataclasses import dataclass, field
 
 HALF_LIFE_BATCHES = 50.0
 CONFIDENT_BATCHES = 2  # the first one alone may have been slow for reasons of its own
 STRANGE_FACTOR = 2.0
 STRANGE_BATCHES = 4
+COST_FACTOR_MAX = 100.0  # of the mean: what one batch says beyond that it says for all, and might be made up
 _DECAY = 0.5 ** (1.0 / HALF_LIFE_BATCHES)
 
 
 @dataclass(slots=True)
 class CostModel:
-    """``predict_s(cost)`` in seconds; 0.0 until a batch has been seen. Never negative, never falling with the cost."""
+    """``predict_s(cost)`` in seconds; 0.0 until a batch has been seen. Never negative, never falling with the cost.
+
+    A cost of more than COST_FACTOR_MAX times the mean counts as that.
+    """
 
     observed: int = 0
     _sums: list[float] = field(default_factory=lambda: [0.0] * 5)  # weights, x, y, xx, xy
     _fixed_s: float = 0.0
     _per_cost_s: float = 0.0
-    _strange: list[float] = field(default_factory=list)  # what the last batches took as a share of the prediction
+    _cost_max: float = math.inf
+    _strange: list[tuple[float, float]] = field(default_factory=list)  # cost and seconds of the last batches that were
 
     @property
     def confident(self) -> bool:
@@ -29,39 +35,57 @@ class CostModel:
         return self.observed >= CONFIDENT_BATCHES
 
     def observe(self, cost: float, seconds: float) -> None:
-        """A batch ran. So many in a row that all took less than half of the time, or all more than twice: a new pace."""
+        """A batch ran. One that took more than twice as long counts as twice: it may have been slow for once.
+
+        So many in a row that all took less than half of the time, or all more than twice: a new pace.
+        """
+        cost = min(cost, self._cost_max)
         predicted_s = self.predict_s(cost)
-        terms = (1.0, cost, seconds, cost * cost, cost * seconds)
-        self._sums = [total * _DECAY + term for total, term in zip(self._sums, terms, strict=True)]
+        counted_s = min(seconds, STRANGE_FACTOR * predicted_s) if predicted_s > 0.0 and self.confident else seconds
+        weight, x, y, xx, xy = self._sums
+        self._sums = [
+            weight * _DECAY + 1.0,
+            x * _DECAY + cost,
+            y * _DECAY + counted_s,
+            xx * _DECAY + cost * cost,
+            xy * _DECAY + cost * counted_s,
+        ]
         self.observed += 1
-        if predicted_s > 0.0:
-            self._compare(seconds / predicted_s)
         self._fit()
+        if predicted_s > 0.0:
+            self._compare(cost, seconds, predicted_s)
 
     def predict_s(self, cost: float) -> float:
-        return max(0.0, self._fixed_s + self._per_cost_s * cost, self._per_cost_s * cost)
+        seconds = self._fixed_s + self._per_cost_s * (cost if cost < self._cost_max else self._cost_max)
+        return seconds if seconds > 0.0 else 0.0
 
-    def _compare(self, ratio: float) -> None:
-        if 1.0 / STRANGE_FACTOR <= ratio <= STRANGE_FACTOR:
+    def _compare(self, cost: float, seconds: float, predicted_s: float) -> None:
+        if predicted_s <= STRANGE_FACTOR * seconds and seconds <= STRANGE_FACTOR * predicted_s:
             self._strange.clear()
             return
-        if self._strange and (self._strange[-1] > 1.0) != (ratio > 1.0):
+        slower = seconds > predicted_s
+        if self._strange and (self._strange[-1][1] > self.predict_s(self._strange[-1][0])) != slower:
             self._strange.clear()
-        self._strange.append(ratio)
+        self._strange.append((cost, seconds))
         if len(self._strange) == STRANGE_BATCHES:
-            pace = sum(self._strange) / STRANGE_BATCHES
+            took_s = sum([each[1] for each in self._strange])
+            pace = took_s / sum([self.predict_s(each[0]) for each in self._strange])
             self._sums[2] *= pace  # the same line at another pace: its shape was learnt from many batches
             self._sums[4] *= pace
             self._strange.clear()
+            self._fit()
 
     def _fit(self) -> None:
         weight, x, y, xx, xy = self._sums
         mean_x, mean_y = x / weight, y / weight
+        self._cost_max = COST_FACTOR_MAX * mean_x if mean_x > 0.0 else math.inf
         spread = xx / weight - mean_x * mean_x
         if spread > 1e-9 * mean_x * mean_x:
-            slope = (xy / weight - mean_x * mean_y) / spread
-        else:  # one size only: take time as proportional to it
-            slope = mean_y / mean_x if mean_x > 0.0 else 0.0
-        # noise that says larger is faster: all sizes take as long
-        self._per_cost_s = max(0.0, slope)
-        self._fixed_s = mean_y - self._per_cost_s * mean_x
+            # noise may say that larger is faster: all sizes take as long
+            self._per_cost_s = max(0.0, (xy / weight - mean_x * mean_y) / spread)
+            self._fixed_s = mean_y - self._per_cost_s * mean_x
+            if self._fixed_s >= 0.0:
+                return
+        # One size only, or noise among nearly one: time is proportional to it, by least squares.
+        self._per_cost_s = xy / xx if xx > 0.0 else 0.0
+        self._fixed_s = mean_y if xx == 0.0 else 0.0

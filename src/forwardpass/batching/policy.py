@@ -1,5 +1,6 @@
 """When a batch leaves and when the next one is sent ahead: pure decisions, tested as tables."""
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class Waiting:
     cost: float
     oldest_age_s: float
     alone: bool
+    spare_s: float = math.inf  # so long it may wait for company without missing a deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ def release(waiting: Waiting, batch: Batch) -> Release | Wait:
         return Release("worker_free")
     if waiting.oldest_age_s >= wait_s:
         return Release("wait_over")
-    return Wait(wait_s - waiting.oldest_age_s)
+    left_s = min(wait_s - waiting.oldest_age_s, waiting.spare_s)
+    return Wait(left_s) if left_s > 0.0 else Release("deadline_near")
 
 
 def linger_s(waiting_rows: int, last_rows: int, last_s: float) -> float:

@@ -1,7 +1,8 @@
 """Inputs that killed a worker twice: refused for a time, by digest, before they can do it again.
 
 With those that may have: of a batch that ran for ever nobody knows which of its members did. Each of them runs by itself
-when it comes again; one that is lost then is the one to blame, one that is answered is cleared.
+when it comes again; one that is lost then is the one to blame, one that is answered is cleared. How long one ran by itself
+is remembered, and it is refused where there is far less time.
 """
 
 import hashlib
@@ -9,12 +10,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import count
 
+from forwardpass.batching.forecast import retry_after_s
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock, random_bytes
-from forwardpass.core.errors import Code, Refused
+from forwardpass.core.errors import Code, Failed, Refused
 from forwardpass.core.tensor import Buffer
 
 ENTRIES_MAX = 10_000
+SLOW_MIN_S = 1.0
+SLOW_SHARE = 0.5  # of the time that an input took: with less than that left, it is not begun again
 _KEY = random_bytes(32)  # so that a digest in a log tells nobody what was sent, not even of a yes or a no
 
 
@@ -27,14 +31,18 @@ def digest(columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: i
     return hashed.digest()
 
 
+_Kept = OrderedDict[bytes, tuple[float, float]]  # until when, and how long it took
+
+
 class Quarantine:
     """Bounded in entries and time; ``check`` and ``look`` cost nothing while it is empty. Its length is what is refused."""
 
     def __init__(self, period_s: float, clock: Clock) -> None:
         self._period_s = period_s
         self._clock = clock
-        self._until: OrderedDict[bytes, float] = OrderedDict()
-        self._suspects: OrderedDict[bytes, float] = OrderedDict()
+        self._until: _Kept = OrderedDict()
+        self._suspects: _Kept = OrderedDict()
+        self._slow: _Kept = OrderedDict()
         self._ids = count(1)
 
     def __len__(self) -> int:
@@ -49,18 +57,34 @@ class Quarantine:
         for each in digests:
             self._keep(self._suspects, each)
 
-    def clear(self, item: Item) -> None:
-        """It was answered."""
-        self._suspects.pop(digest(item.columns, item.shapes, item.rows), None)
+    def clear(self, item: Item, took_s: float) -> None:
+        """It was answered, when it ran by itself."""
+        key = digest(item.columns, item.shapes, item.rows)
+        self._suspects.pop(key, None)
+        self.slow(key, took_s)
+
+    def slow(self, key: bytes, took_s: float) -> None:
+        """An input ran by itself for so long, answered or not."""
+        if took_s >= SLOW_MIN_S:
+            self._keep(self._slow, key, took_s)
 
     def look(self, item: Item) -> None:
-        """Before it queues. Raises Refused quarantined for an input that is in; one that is suspect is marked so."""
+        """Before it queues; one that is suspect is marked so.
+
+        Raises Refused quarantined for an input that is in, Failed queue_wait_too_long for one that took far longer alone
+        than its caller waits.
+        """
         self._expire()
-        if not self._until and not self._suspects:
+        if not self._until and not self._suspects and not self._slow:
             return
         key = digest(item.columns, item.shapes, item.rows)
         if key in self._until:
             raise _refusal()
+        _, took_s = self._slow.get(key, (0.0, 0.0))
+        left_s = item.ticket.deadline - self._clock()
+        if left_s < SLOW_SHARE * took_s:
+            text = f"deadline: this input took {took_s:.3f} s by itself; {max(0.0, left_s):.3f} s are left"
+            raise Failed(Code.QUEUE_WAIT_TOO_LONG, text, retry_after_s=retry_after_s(took_s))
         if key in self._suspects:
             item.suspect = True
             item.key = ("suspect", next(self._ids))
@@ -80,15 +104,15 @@ class Quarantine:
 
     def _expire(self) -> None:
         """All stay equally long, so whoever is over is in front."""
-        if not self._until and not self._suspects:
+        if not self._until and not self._suspects and not self._slow:
             return
         now = self._clock()
-        for kept in (self._until, self._suspects):
-            while kept and next(iter(kept.values())) <= now:
+        for kept in (self._until, self._suspects, self._slow):
+            while kept and next(iter(kept.values()))[0] <= now:
                 kept.popitem(last=False)
 
-    def _keep(self, kept: "OrderedDict[bytes, float]", key: bytes) -> None:
-        kept[key] = self._clock() + self._period_s
+    def _keep(self, kept: "_Kept", key: bytes, took_s: float = 0.0) -> None:
+        kept[key] = self._clock() + self._period_s, took_s
         kept.move_to_end(key)
         if len(kept) > ENTRIES_MAX:
             kept.popitem(last=False)

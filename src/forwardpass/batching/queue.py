@@ -1,18 +1,17 @@
 """What waits for a worker: bounded, ordered by class, then in turn between tenants, then by deadline; grouped by batch key.
 
 Only ``arrival`` ever waits; everything else is plain and synchronous, so it is tested without a loop. ``contents`` says
-whose turn it is, ``admission`` who may come and who leaves for it, ``filling`` what a batch is made of.
+whose turn it is and what a batch is made of, ``admission`` who may come and who leaves for it.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from forwardpass.batching.admission import Admission
 from forwardpass.batching.arrivals import Arrivals
-from forwardpass.batching.classes import NAMES, rank_of
-from forwardpass.batching.contents import Contents
-from forwardpass.batching.filling import Filling
-from forwardpass.batching.forecast import HEADROOM, Forecast, Work, retry_after_s
+from forwardpass.batching.contents import Contents, Filling
+from forwardpass.batching.forecast import HEADROOM, Forecast, retry_after_s
 from forwardpass.batching.policy import Waiting
+from forwardpass.batching.shares import NAMES, rank, rank_of
 from forwardpass.batching.ticket import Item
 from forwardpass.core.caller import PRIORITIES
 from forwardpass.core.clock import Clock
@@ -45,21 +44,25 @@ class Queue:
     def put(self, items: Sequence[Item]) -> None:
         """Take all of a request's items in, or none. Others may have to leave for it: their tickets end with shed.
 
-        Raises Failed queue_full, queue_bytes_full, queue_wait_too_long. A version that has nothing to do takes
+        Raises Failed queue_full, queue_bytes_full, queue_wait_too_long. Where nothing waits and a worker is free it takes
         anything, whatever is predicted: its rows and bytes were bounded at the door.
         """
-        if self.items or not self._forecast.running.idle:
-            self._admission.admit(items)
+        contents, rows, size, cost = self._contents, 0, 0, 0.0
         for item in items:
-            self._contents.push(item)
-        self._contents.room.add(items)
+            rank(item)
+            rows += item.rows
+            size += item.bytes_total
+            cost += item.cost
+        if contents.items or not self._forecast.workers.any_free(items[0].worker):
+            self._admission.admit(items, rows, size, cost)
+        contents.push_whole(items)
         self._arrivals.came()
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Return items whose batch was lost; they were admitted before, so no bound applies."""
         for item in items:
             if item.live:
-                self._contents.push(item)
+                self._contents.push_back(item)
                 self._arrivals.came()
 
     def discard(self, items: Sequence[Item], *, probes: bool = False) -> None:
@@ -74,44 +77,52 @@ class Queue:
         if item is None:
             return None
         group = self._contents.groups[item.key]
-        return Waiting(item.key, group.rows, group.cost, now - group.oldest_s(), item.alone or item.suspect)
+        alone = item.alone or item.suspect
+        batch = self._forecast.batch
+        if not batch.wait_ms:
+            return Waiting(item.key, group.rows, group.cost, 0.0, alone)
+        run_s = HEADROOM * self._forecast.full_batch_s(group.cost)
+        return Waiting(
+            item.key, group.rows, group.cost, now - group.oldest_s(), alone, group.deadline() - run_s - now
+        )
 
     def take(
         self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool, starts_in_s: float = 0.0
     ) -> list[Item]:
         """The next items of a group that fit one batch; the first always, however large it is.
 
-        None that is over, nor, when more waits than one batch takes, one that would be over before its answer is there:
-        its ticket ends. A batch that ``starts_in_s`` takes none that would be over by then; they go on waiting.
+        None that is over, nor, when more waits than one batch takes, one that would be over before its answer is there,
+        unless a place is left over; those that have to make way end. A batch that ``starts_in_s`` takes none that would
+        be over by then; they go on waiting.
         """
-        group = self._contents.groups.get(key)
+        contents = self._contents
+        group = contents.groups.get(key)
         if group is None:
             return []
         filling = Filling(rows_max if together else 0, cost_max, self._clock(), starts_in_s)
         if together and group.rows > rows_max:
             filling.ready_in_s = HEADROOM * self._forecast.full_batch_s(group.cost * rows_max / group.rows)
-        taken, over, late = filling.fill(group, self._contents.lanes, self._contents.items)
+        taken, over, late = filling.choose(group, contents)
+        contents.charge(taken)
         for item in taken:
-            self._contents.charge(item)
-            self._contents.leave(item)
+            contents.leave(item)
             item.take()
         for item in over:
             item.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run"))
-            self._contents.leave(item)
+            contents.leave(item)
         for item in late:
             text = "queue: more waits than predicted, and the answer would come after the deadline"
             item.ticket.finish(Failed(Code.SHED, text, retry_after_s=retry_after_s(filling.ready_in_s)))
-            self._contents.leave(item)
+            contents.leave(item)
         return taken
 
     def predicted_wait_s(self) -> float:
         """How long one more row of standard priority, whose deadline is far, would wait behind all of its class."""
-        ahead = self._contents.behind_class(rank_of(PRIORITIES["standard"]))
-        return self._admission.predict_s(ahead, Work(1.0, 1.0, 1.0))[0]
+        return self._admission.predicted_wait_s(rank_of(PRIORITIES["standard"]))
 
     def by_class(self) -> Mapping[str, int]:
         """How many items wait."""
-        return {name: self._contents.lanes[rank].items for rank, name in enumerate(NAMES, 1)}
+        return {name: self._contents.classes[number].items for number, name in enumerate(NAMES, 1)}
 
     async def arrival(self, timeout_s: float | None = None, worker: int = 0) -> None:
         """Until something comes that this worker may run, or the time is over; see ``Arrivals.wait``."""

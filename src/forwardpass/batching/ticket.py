@@ -103,15 +103,15 @@ class Item(msgspec.Struct, eq=False):
     until_s: float = 0.0  # it waits so long to run alone, also when its caller has left
     deaths: int = 0  # workers that died with it
     number: int = 0  # by which the queue knows it while it waits there
+    rank: int = 0  # of its priority class
+    charge: int = 0  # what it counts for among tenants
     tenant: str = ""
     taken: bool = False  # out of the queue for a batch, once at least
     result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
     held: Held | None = None
     left_s: float = math.inf  # when its worker was told that nobody waits for it any more
     sent: tuple[int, int] = (0, 0)  # as what: the number of the batch, and its place there
-    suspect: bool = (
-        False  # a like one was in a batch that was ended for nobody: it runs by itself, as long as a batch may
-    )
+    suspect: bool = False  # its like ran on for nobody: it runs by itself, for as long as a batch may
 
     @property
     def waiting(self) -> bool:

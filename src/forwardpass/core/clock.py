@@ -13,6 +13,8 @@ monotonic_s: Callable[[], float] = time.perf_counter
 Clock = Callable[[], float]
 """What a part that needs time is given: call it for monotonic seconds."""
 
+worked_s: Callable[[], float] = time.thread_time
+"""Seconds that this thread has computed: how much work something is, whatever else runs on the machine."""
 
 pause: Callable[[float], None] = time.sleep
 """Block this thread for so many seconds; never called in an event loop."""
@@ -56,6 +58,11 @@ class RandomIds:
 def jitter() -> float:
     """A random factor from 0.8 to 1.2, so that those who wait for the same thing do not all come back at once."""
     return random.uniform(0.8, 1.2)
+
+
+def near_whole(value: float) -> int:
+    """The whole number before or after, at random, so that on average it is the value: jitter that survives rounding."""
+    return int(value + random.random())
 
 
 @dataclass(slots=True)

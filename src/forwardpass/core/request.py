@@ -40,6 +40,7 @@ class Request(msgspec.Struct):
     rows: int
     timeline: Timeline
     priority: int = 0  # 0 = default; 1 = highest, larger = lower
+    priority_field: str = "priority"  # where that was said
     deadline_s: float | None = None  # seconds from receipt that the caller gives; None = the server's default
     outputs: tuple[str, ...] = ()  # () = all
     caller: Caller = ANONYMOUS

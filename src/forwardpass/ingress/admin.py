@@ -24,6 +24,10 @@ from forwardpass.observe.receipts import Receipts, receipt
 
 CONNECTIONS_MAX = 384
 """Of the admin plane, besides those of the data plane."""
+ADDRESSES_MIN = 4
+"""That must join to fill it, where it is listened to on a network: one has a part of so many."""
+IDLE_TIME_S = 10.0
+"""On a network; probes and scrapers come back more seldom, and connect anew."""
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -45,7 +49,8 @@ class Operations(Protocol):
 
 
 def admin_limits(limits: HttpLimits, *, local: bool) -> HttpLimits:
-    """The data plane's, but for what is larger than an operator needs; ``local``: only this machine is listened to.
+    """The data plane's, but for what is larger than an operator needs; ``local``: only this machine is listened to, and
+    whoever asks has one address. On a network no one address may fill the lane.
 
     A page that somebody has open here must not reach it by a host name that was rebound to this machine.
     """
@@ -54,7 +59,8 @@ def admin_limits(limits: HttpLimits, *, local: bool) -> HttpLimits:
         limits,
         body_bytes_max=SMALL_BODY_BYTES_MAX,
         connections_max=CONNECTIONS_MAX,
-        connections_per_address_max=CONNECTIONS_MAX,
+        connections_per_address_max=CONNECTIONS_MAX if local else CONNECTIONS_MAX // ADDRESSES_MIN,
+        idle_time_s=limits.idle_time_s if local else min(limits.idle_time_s, IDLE_TIME_S),
         bytes_in_flight_max=CONNECTIONS_MAX * SMALL_BODY_BYTES_MAX,
         hosts=own if local else limits.hosts,
     )

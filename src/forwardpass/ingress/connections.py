@@ -42,8 +42,13 @@ def address_of(peer: object) -> str:
     return str(address.ipv4_mapped or IPv6Network((int(address), 64), strict=False))
 
 
+def ends_of(transport: asyncio.BaseTransport) -> tuple[str, bytes]:
+    """Who a connection is from, and the address that it came to."""
+    return address_of(transport.get_extra_info("peername")), host_of(transport.get_extra_info("sockname"))
+
+
 def host_of(local: object) -> bytes:
-    """The address that a connection came to, as a Host header has it; empty for a Unix socket."""
+    """An address of ours, as a Host header has it; empty for a Unix socket."""
     if not isinstance(local, tuple):
         return b""
     host = str(local[0]).partition("%")[0]

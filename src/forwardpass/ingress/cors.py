@@ -39,6 +39,7 @@ EXPOSED = ", ".join(
 """The headers that a page may read."""
 
 _VARY = (b"Vary", b"Origin")
+_NO_GUESS = (b"X-Content-Type-Options", b"nosniff")
 _PORT = re.compile(rb":[0-9]{1,5}\Z")
 
 
@@ -47,12 +48,14 @@ class Origins:
     """``configured`` are whole origins as browsers write them: scheme, host, and the port if it is not the usual one.
 
     ``hosts`` are names of the server's own besides OWN_HOSTS, in lower case. ``own_only``: whoever reaches this
-    machine may ask, so a page must not by another name that was rebound to it; its GETs carry no origin.
+    machine may ask, so a page must not by another name that was rebound to it; its GETs carry no origin. ``guarded``: no
+    page of another site may even have something fetched that it cannot read, nor a browser guess what an answer is.
     """
 
     configured: frozenset[bytes] = frozenset()
     hosts: frozenset[bytes] = frozenset()
     own_only: bool = False
+    guarded: bool = False
 
     def check(self, headers: Mapping[bytes, bytes], peer: str = "") -> None:
         """Raises Refused forbidden for a request from a page of another origin; with ``own_only`` misdirected for one to
@@ -63,6 +66,8 @@ class Origins:
             shown = show(host.decode("latin-1"))
             text = f"the host {shown} is not this machine's own name; the setting data.hosts names others"
             raise Refused(Code.MISDIRECTED, text, field="Host")
+        if self.guarded and headers.get(b"sec-fetch-site") == b"cross-site":
+            raise Refused(Code.FORBIDDEN, "a page of another site must not ask the operator's plane", field="Sec-Fetch-Site")
         origin = headers.get(b"origin")
         if origin is None or origin in self.configured or self._own(origin, headers.get(b"host", b"")):
             return
@@ -101,7 +106,7 @@ class Origins:
     def headers(self, asked: Mapping[bytes, bytes]) -> Sequence[tuple[bytes, bytes]]:
         """What every answer says, of an error too, so that a page of a configured origin may read it."""
         if not self.configured:
-            return ()
+            return (_NO_GUESS,) if self.guarded else ()
         origin = asked.get(b"origin")
         if origin not in self.configured:
             return (_VARY,)

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from forwardpass.core.caller import Caller
 from forwardpass.core.clock import RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused, show
-from forwardpass.core.request import Answer, Request
+from forwardpass.core.off_loop import off_loop
+from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.compression import compress
 from forwardpass.ingress.dialect import Call, Dialect, Endpoint, by_path
 from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, guard_header, trace_header, trace_of
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
-from forwardpass.ingress.inference import Inference, off_loop
+from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Match, Route, Table, no_query
 from forwardpass.ingress.status import error_answer
@@ -23,7 +24,7 @@ _log = logging.getLogger("forwardpass.ingress")
 
 
 class DataPlane:
-    """``respond`` is what the HTTP protocol calls.
+    """``respond`` and ``screen`` are what the HTTP protocol calls.
 
     Every route has its name in ``dialects`` or ``endpoints``; ``enabled`` are the settings that are on and that a
     route may need. ``border`` is the form of what is refused before a route's own clients are asked; without, theirs.
@@ -70,26 +71,41 @@ class DataPlane:
             else:
                 await self._admit(http, None)
                 answer = self._unmatched(http, match, family, id)
-        except Failure as failure:
-            answer = error_answer(failure, family, id)
-            if isinstance(failure, Failed) and (route is None or route.scope != "open"):  # health says it all itself
-                event = {"request": id, "code": failure.code.value, "detail": failure.detail, "path": show(http.path)}
-                _log.warning("request failed", extra={"event": event})
-            # Its frames hold the request's bytes, and it stands in one of them: let go of them now, not at a collection.
-            failure.__traceback__ = failure.__context__ = None
-        except Exception:  # a border: a defect of ours costs this request only
-            _log.exception("request failed by a defect", extra={"event": {"request": id, "path": show(http.path)}})
-            answer = error_answer(Failed(Code.INTERNAL, "the server failed on this request"), family, id)
+        except Exception as error:  # a border: a defect of ours costs this request only
+            answer = _told(error, http, route, family, id)
         finally:
             http.leave()
+        self._mark(answer, http, route, family, id, trace)
+        if self._edge.compresses(answer, http):
+            await compress(answer, http.headers.get(b"accept-encoding"))
+        return answer
+
+    async def screen(self, http: HttpRequest) -> HttpAnswer | None:
+        """The answer to a request whose body need not come in, as nobody who is known asks, or may; None where it may.
+
+        It is asked for with the head alone, before a body that is not small; ``respond`` looks again once it is here.
+        """
+        match = self._table.match(http.method, http.path)
+        route, pipeline = (match.route, match.pipeline) if isinstance(match, Match) else (None, "")
+        try:
+            await self._edge.screen(http, route, pipeline)
+            return None
+        except Exception as error:  # a border, as ``respond`` is
+            self._inference.count(error)
+            id, family = self._ids.next(), self.family_of(http.method, http.path)
+            answer = _told(error, http, route, family, id)
+        self._mark(answer, http, route, family, id, trace_of(http.headers))
+        return answer
+
+    def _mark(
+        self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family, id: str, trace: Trace | None
+    ) -> None:
+        """Add what every answer says, an error too."""
         _name(answer, id)
         if trace is not None:
             answer.headers.append(trace_header(trace))
         answer.headers += client_id_header(http.headers)
         self._edge.mark(answer, http, route, family)
-        if self._edge.compresses(answer, http):
-            await compress(answer, http.headers.get(b"accept-encoding"))
-        return answer
 
     def family_of(self, method: bytes, path: str) -> Family:
         """Whose clients ask there, also where nothing answers."""
@@ -192,6 +208,21 @@ class DataPlane:
             if len(http.body) > SMALL_BODY_BYTES_MAX:
                 text = f"the body has {len(http.body)} bytes; at most {SMALL_BODY_BYTES_MAX} are allowed here"
                 raise Refused(Code.BODY_TOO_LARGE, text)
+
+
+def _told(error: Exception, http: HttpRequest, route: Route | None, family: Family, id: str) -> HttpAnswer:
+    """The answer to a request that ended so; what went wrong on our side is logged."""
+    if not isinstance(error, Failure):
+        _log.error(
+            "request failed by a defect", exc_info=error, extra={"event": {"request": id, "path": show(http.path)}}
+        )
+        return error_answer(Failed(Code.INTERNAL, "the server failed on this request"), family, id)
+    if isinstance(error, Failed) and (route is None or route.scope != "open"):  # health says it all itself
+        event = {"request": id, "code": error.code.value, "detail": error.detail, "path": show(http.path)}
+        _log.warning("request failed", extra={"event": event})
+    # Its frames hold the request's bytes, and it stands in one of them: let go of them now, not at a collection.
+    error.__traceback__ = error.__context__ = None
+    return error_answer(error, family, id)
 
 
 def _name(answer: HttpAnswer, id: str) -> None:

@@ -14,12 +14,12 @@ from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.ingress.compression import worth
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.framing import decode_content, decoded_bytes_max
 from forwardpass.ingress.idempotency import HEADER, KeptAnswers
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family, Route
+from forwardpass.ingress.unpacking import Unpacking
 
 INLINE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread: up to 100 times as much comes out
 
@@ -71,6 +71,17 @@ class Edge:
             await http.admission.enter(pipeline if route is not None and route.scope == "infer" else "")
         return caller
 
+    async def screen(self, http: HttpRequest, route: Route | None, pipeline: str = "") -> None:
+        """Before a large body comes in: raises Refused as ``admit`` would of one who is not known or may not ask.
+
+        Nothing is taken of rates and quotas; ``admit`` is asked all the same once the body is here.
+        """
+        self.origins.check(http.headers, http.peer)
+        if route is None or route.scope != "open":
+            caller = await self.identify(http)
+            if route is not None:
+                allow(caller, route.scope, pipeline)
+
     async def identify(self, http: HttpRequest) -> Caller:
         """Who asks. Raises Refused as Identity does."""
         return ANONYMOUS if self.identity is None else await self.identity.caller(http)
@@ -83,22 +94,18 @@ class Edge:
     async def unpack(self, http: HttpRequest, route: Route) -> None:
         """Undo the body's coding, up to what the route takes. Raises Refused bad_encoding, body_too_large.
 
-        Failed bytes_in_flight_full where what may come out has no room; what did is counted in ``http``.
+        Failed bytes_in_flight_full where what comes out has no room; it is counted in ``http``, piece by piece.
         """
         limits = self.limits if route.body == "large" else replace(self.limits, body_bytes_max=SMALL_BODY_BYTES_MAX)
-        if self.in_flight is None:
-            await self._decode(http, limits)
-            return
-        with self.in_flight.lent(decoded_bytes_max(http.body, http.encoding, limits), len(http.body)):
-            await self._decode(http, limits)
-        self.in_flight.held += len(http.body)
-        http.unpacked_bytes = len(http.body)
-
-    async def _decode(self, http: HttpRequest, limits: HttpLimits) -> None:
-        if len(http.body) <= INLINE_BYTES_MAX:
-            http.body = decode_content(http.body, http.encoding, limits)
-        else:
-            http.body = await asyncio.to_thread(decode_content, http.body, http.encoding, limits)
+        unpacking, inline = Unpacking(http.body, http.encoding, limits), len(http.body) <= INLINE_BYTES_MAX
+        pieces: list[bytes] = []
+        while piece := unpacking.next() if inline else await asyncio.to_thread(unpacking.next):
+            if self.in_flight is not None:
+                self.in_flight.check(len(piece), max(unpacking.size, len(http.body)), http.peer)
+                self.in_flight.hold(len(piece), http.peer)
+                http.unpacked_bytes += len(piece)
+            pieces.append(piece)
+        http.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         http.encoding = b""
 
     def mark(self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family) -> None:

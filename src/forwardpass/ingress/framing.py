@@ -165,10 +165,7 @@ def _check_lines(raw: bytes) -> None:
 def check_size(buffer: bytes, limits: HttpLimits, start: int = 0) -> None:
     """Refuse a head, whole or begun, that is too large; names the target when that is what is too long."""
     size = len(buffer) - start
-    if (
-        size > limits.url_bytes_max + _LINE_REST_BYTES
-        and buffer.find(b"\r\n", start, start + limits.url_bytes_max) < 0
-    ):
+    if size > limits.url_bytes_max + _LINE_REST_BYTES and buffer.find(b"\r\n", start, start + limits.url_bytes_max) < 0:
         raise url_too_long(limits)
     if size > limits.header_bytes_max:
         raise Refused(Code.HEADERS_TOO_LARGE, f"the request head is larger than {limits.header_bytes_max} bytes")

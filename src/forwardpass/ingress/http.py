@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of, host_of
+from forwardpass.ingress.connections import LINGER_S, OpenConnections, ends_of
 from forwardpass.ingress.cors import Origins
 from forwardpass.ingress.framing import Head, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
@@ -31,8 +31,7 @@ from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
 
 HELD_BYTES_MAX = 64 * 1024
-"""Of requests in the line, from which on it is full; of unread bytes behind a full line, from which on we stop receiving
-(and noticing a hang-up)."""
+"""In the line, which is full then; unread behind a full line, when we stop receiving (and noticing a hang-up)."""
 
 log = logging.getLogger("forwardpass.ingress")
 
@@ -87,8 +86,7 @@ class HttpServer:
         await self.connections.drain(grace_s)
 
     def statistics(self) -> HttpStatistics:
-        refused = dict(self.refused)
-        return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, refused)
+        return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, dict(self.refused))
 
 
 class _Whole(NamedTuple):
@@ -114,7 +112,7 @@ class _Connection(asyncio.Protocol):
         self._deaf = False  # input is discarded: after a refusal, or after what the client said is its last request
         self._full = False  # the line is
         self._waits = False  # nothing is read: a body is to be let in, or others have their turn
-        self._let_in = False  # the body that is coming in
+        self._has_room = self._let_in = False  # the body that is coming in
         self._asked: tuple[bytes, str, Mapping[bytes, bytes]] = (b"", "", {})  # by what was refused
         self._running = False
         self._client_ended = False
@@ -127,8 +125,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self._writer = AnswerWriter(self._transport, self._server.clock)
-        self._splitter = Splitter(self._limits, host_of(transport.get_extra_info("sockname")))
-        self._peer = address_of(transport.get_extra_info("peername"))
+        self._peer, here = ends_of(transport)
+        self._splitter = Splitter(self._limits, here)
         self._subject = subject_of(transport.get_extra_info("peercert"))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
@@ -157,7 +155,7 @@ class _Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._splitter.feed(data)
-        if not self._full:
+        if not (self._full or self._waits):
             self._read()
         else:
             self._count()
@@ -185,40 +183,40 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()  # else each line of short requests would let in a long read
 
     def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
-        self._let_in = False  # the next one is not
         self._deaf = not head.keep_alive
         size = self._splitter.head_bytes + len(body)
         self._line_bytes += size
         self._count()
         refusal = None
-        if body:
+        if body and not self._has_room:
             try:
                 self._server.in_flight.check(0, len(body), self._peer)
             except Failed as failed:
                 self._line_bytes -= len(body)
                 body, size, refusal = b"", size - len(body), failed
         self._put(_Whole(head, body, now_s, size, refusal))
+        self._has_room = self._let_in = False  # the next one
         self._full = len(self._line) >= self._limits.pipelined_max or self._line_bytes >= HELD_BYTES_MAX
 
     def _look_at_what_comes(self) -> None:
         """Of a body that is not whole: whether there is room for it, and whether it may come in. Raises Failed."""
         splitter = self._splitter
-        head = splitter.coming
-        if head is None:
+        if (head := splitter.coming) is None:
             return
         self._count()
         size = splitter.body_bytes + splitter.announced_bytes
         if size:
             self._server.in_flight.check(splitter.announced_bytes, size, self._peer)
+            self._has_room = True
         if not self._let_in and (splitter.awaits_go_ahead or size > SMALL_BODY_BYTES_MAX):
             self._let_in = True
             self._put(head)
         elif splitter.tired:
+            self._transport.pause_reading()
             self._loop.call_soon(self._go_on)
         else:
             return
         self._waits = True
-        self._transport.pause_reading()
 
     def _go_on(self) -> None:
         """Others had their turn, or the body was let in."""
@@ -281,6 +279,7 @@ class _Connection(asyncio.Protocol):
 
     async def _screen(self, head: Head) -> bool:
         """Let a body in, or answer at once; whether that was the connection's last."""
+        self._transport.pause_reading()
         if self._server.screen is not None:
             try:
                 answer = await self._server.screen(self._request(head, b"", self._server.clock()))

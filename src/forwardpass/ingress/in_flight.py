@@ -1,5 +1,7 @@
 """How many bytes the requests of all connections hold together (FAULTS V10): what came in, until it is answered."""
 
+from collections.abc import Callable
+
 from forwardpass.core.clock import jitter
 from forwardpass.core.errors import Code, Failed
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
@@ -12,14 +14,16 @@ RETRY_S = 2.0
 class BytesInFlight:
     """``held`` is what is here, not what was announced: a client that only says it will send much takes no room.
 
-    Of the room for large bodies one address has half at most, so that it alone keeps nobody out.
+    Of the room for large bodies one address has half at most, so that it alone keeps nobody out. ``refuse_work`` raises
+    while memory is short: then there is none for them.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, refuse_work: Callable[[], None] = lambda: None) -> None:
         self.held = 0
         self._bytes_max = bytes_max
         self._large_max = bytes_max - bytes_max // SMALL_SHARE
         self._address_max = self._large_max // 2
+        self._refuse_work = refuse_work
         self._of_address: dict[str, int] = {}
 
     def hold(self, more: int, address: str = "") -> None:
@@ -33,11 +37,16 @@ class BytesInFlight:
                 self._of_address.pop(address, None)
 
     def check(self, more: int, size: int, address: str = "") -> None:
-        """Raises Failed bytes_in_flight_full where so many more, of a body of ``size`` in all, have no room."""
+        """Raises Failed bytes_in_flight_full where so many more, of a body of ``size`` in all, have no room.
+
+        For one that is not small also as ``refuse_work`` does.
+        """
         if size <= SMALL_BODY_BYTES_MAX:
             if self.held + more > self._bytes_max:
                 raise self._full(more, self.held, self._bytes_max)
-        elif self.held + more > self._large_max:
+            return
+        self._refuse_work()
+        if self.held + more > self._large_max:
             raise self._full(more, self.held, self._large_max)
         elif address and (held := self._of_address.get(address, 0)) + more > self._address_max:
             raise self._full(more, held, self._address_max)

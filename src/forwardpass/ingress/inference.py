@@ -1,6 +1,5 @@
 """One request's way through the front, the same for every protocol: who answers, decode, answer, encode; all counted."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from forwardpass.admit.quotas import Admission
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.off_loop import off_loop
 from forwardpass.core.pipeline import TaskKind
 from forwardpass.core.request import Answer, Request
 from forwardpass.ingress.dialect import Target
@@ -19,7 +19,6 @@ from forwardpass.pipeline.charge import most
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
 
-OFF_LOOP_BYTES_MIN = 256 * 1024  # parsing or printing more than this would hold up everybody else
 ROW_BYTES = 1024  # what a row counts as, be it a single number: printing one takes up to 20 us
 Encoded = TypeVar("Encoded")
 
@@ -173,13 +172,3 @@ class Inference:
 def work_of(answer: Answer) -> int:
     """How much there is to encode, in bytes of tensors."""
     return max(sum([tensor.bytes_total for tensor in answer.outputs.values()]), answer.rows * ROW_BYTES)
-
-
-Result = TypeVar("Result")
-
-
-async def off_loop(size: int, work: Callable[..., Result], *arguments: object) -> Result:
-    """The work done here when it is about few bytes, else in a thread."""
-    if size < OFF_LOOP_BYTES_MIN:
-        return work(*arguments)
-    return await asyncio.to_thread(work, *arguments)

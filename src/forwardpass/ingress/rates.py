@@ -1,11 +1,11 @@
-"""How many requests one caller may make: a bucket of tokens per caller, and the headers that tell how full it is.
-
-A bucket is one number, the moment at which it will be full again: nothing has to run for buckets to fill.
-"""
+"""How many requests one address may make in a minute: the bucket of a quota, for whoever is behind it."""
 
 import math
-from dataclasses import dataclass
 
+from forwardpass.admit.memory import MemoryStore
+from forwardpass.admit.policy import wait_s
+from forwardpass.admit.rules import Account, limit_of
+from forwardpass.admit.standing import Standings
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.routes import Family
@@ -14,71 +14,29 @@ CALLERS_MAX = 10_000
 """Callers whose buckets are kept; of more, those that asked longest ago are forgotten: nearly always full ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a caller has left: requests now, and the seconds until the bucket is full and until there is one request."""
-
-    remaining: int
-    full_s: float
-    next_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """So many requests in a window, evenly refilled; all of them at once if none was made for that long."""
-
-    requests: int
-    window_s: float = 60.0
-
-    def standing(self, full_at_s: float, now_s: float) -> Standing:
-        each_s = self.window_s / self.requests
-        full_s = max(0.0, full_at_s - now_s)
-        remaining = math.floor((self.window_s - full_s) / each_s + 1e-6)
-        return Standing(max(0, remaining), full_s, max(0.0, full_s + each_s - self.window_s))
-
-    def taken(self, full_at_s: float, now_s: float) -> float:
-        """When the bucket is full again after one request more."""
-        return max(full_at_s, now_s) + self.window_s / self.requests
-
-
 class Rates:
     """The buckets of the callers; whoever is not known has a full one."""
 
-    def __init__(self, quota: Quota, clock: Clock) -> None:
-        self._quota = quota
-        self._clock = clock
-        self._full_at_s: dict[str, float] = {}  # by caller, who asked last at the end
+    def __init__(self, requests_per_minute: int, clock: Clock) -> None:
+        self._store = MemoryStore(clock, clock, CALLERS_MAX)
+        self._limit = limit_of("requests_per_minute", requests_per_minute)
 
     def __len__(self) -> int:
-        return len(self._full_at_s)
+        return len(self._store)
 
     def take(self, caller: str) -> None:
         """Count one request. Raises Refused rate_limited, which costs the caller nothing."""
-        now_s = self._clock()
-        full_at_s = self._full_at_s.get(caller, now_s)
-        standing = self._quota.standing(full_at_s, now_s)
-        if not standing.remaining:
-            text = f"more than {self._quota.requests} requests in {self._quota.window_s:g} s; the next in"
-            wait_s = math.ceil(standing.next_s)
-            raise Refused(Code.RATE_LIMITED, f"{text} {wait_s} s", retry_after_s=standing.next_s)
-        self._full_at_s.pop(caller, None)
-        self._full_at_s[caller] = self._quota.taken(full_at_s, now_s)
-        if len(self._full_at_s) > CALLERS_MAX:
-            del self._full_at_s[next(iter(self._full_at_s))]
+        taken = self._store.take_now([(self._account(caller), 1.0)])
+        if not taken.granted:
+            next_s = wait_s(self._limit, taken.states[0], 1.0, 0.0)
+            text = f"more than {self._limit.quantity:.15g} requests in 60 s; the next in {math.ceil(next_s)} s"
+            raise Refused(Code.RATE_LIMITED, text, retry_after_s=next_s)
 
     def headers(self, caller: str, family: Family) -> list[tuple[bytes, bytes]]:
         """How the caller stands, for every answer: the RateLimit fields, and OpenAI's own for its clients."""
-        now_s = self._clock()
-        standing = self._quota.standing(self._full_at_s.get(caller, now_s), now_s)
-        limit, left, full_s = self._quota.requests, standing.remaining, math.ceil(standing.full_s)
-        headers = [
-            (b"RateLimit-Policy", b'"default";q=%d;w=%d' % (limit, self._quota.window_s)),
-            (b"RateLimit", b'"default";r=%d;t=%d' % (left, full_s)),
-        ]
-        if family == "openai":
-            headers += [
-                (b"x-ratelimit-limit-requests", b"%d" % limit),
-                (b"x-ratelimit-remaining-requests", b"%d" % left),
-                (b"x-ratelimit-reset-requests", b"%ds" % full_s),
-            ]
-        return headers
+        standings = Standings()
+        standings.add(self._store.look([self._account(caller)]))
+        return standings.headers(openai=family == "openai")
+
+    def _account(self, caller: str) -> Account:
+        return Account(caller, self._limit, caller, "default", shared=False)

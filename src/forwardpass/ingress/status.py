@@ -4,6 +4,7 @@ import math
 
 import orjson
 
+from forwardpass.core.clock import near_whole
 from forwardpass.core.errors import Code, Failure
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.ingress.routes import Family
@@ -65,6 +66,10 @@ _GRPC: dict[int, int] = {
 GRPC_STATUSES: dict[Code, int] = {code: _GRPC[status] for code, status in STATUSES.items()}
 
 
+_PREDICTED = (Code.QUEUE_FULL, Code.QUEUE_BYTES_FULL, Code.QUEUE_WAIT_TOO_LONG, Code.SHED)
+"""Where the time to come again is a prediction: who is a little early loses nothing, and not all come at once."""
+
+
 def error_answer(failure: Failure, family: Family, request_id: str) -> HttpAnswer:
     """The answer that tells a client of a failure, in the shape that clients of its family read."""
     status = STATUSES[failure.code]
@@ -75,7 +80,8 @@ def error_answer(failure: Failure, family: Family, request_id: str) -> HttpAnswe
         headers.append((b"X-Guardrails", b"block=1"))
     if failure.retry_after_s is not None or status in (429, 503):
         wait_s = failure.retry_after_s or 1.0
-        headers.append((b"Retry-After", b"%d" % max(1, math.ceil(wait_s))))
+        whole_s = near_whole(wait_s) if failure.code in _PREDICTED else math.ceil(wait_s)
+        headers.append((b"Retry-After", b"%d" % max(1, whole_s)))
         if family == "openai":
             headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(wait_s * 1000))))
     elif family == "openai" and (status >= 500 or status in (408, 409)):
@@ -132,7 +138,8 @@ def _openai_error(failure: Failure, status: int) -> dict[str, object]:
 _TEI_TYPES: dict[Code, str] = {
     Code.NOT_READY: "unhealthy", Code.SHUTTING_DOWN: "unhealthy", Code.MODEL_UNAVAILABLE: "unhealthy",
     Code.QUEUE_FULL: "overloaded", Code.QUEUE_BYTES_FULL: "overloaded", Code.QUEUE_WAIT_TOO_LONG: "overloaded",
-    Code.TOO_MANY_CONNECTIONS: "overloaded", Code.SHED: "overloaded", Code.MISSING_FIELD: "empty",
+    Code.TOO_MANY_CONNECTIONS: "overloaded", Code.SHED: "overloaded", Code.BYTES_IN_FLIGHT_FULL: "overloaded",
+    Code.MEMORY_FULL: "overloaded", Code.MISSING_FIELD: "empty",
 }  # fmt: skip
 
 

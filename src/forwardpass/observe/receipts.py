@@ -97,10 +97,19 @@ def receipt(record: Record) -> dict[str, Any]:
         ],
         **({"batches_left_out": record.batches_left_out} if record.batches_left_out else {}),
         "notes": [{"row": note.row, "name": note.name, **_redaction.value(note.value)} for note in record.notes],
+        **({"guards": _by_guard(record.verdicts)} if record.verdicts else {}),
         **({"notes_left_out": record.notes_left_out} if record.notes_left_out else {}),
         "repeatable": not record.repeatable,
         **({"repeatable_reason": record.repeatable} if record.repeatable else {}),
     }
+
+
+def _by_guard(verdicts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """All verdicts, those of notes that are left out too: guard -> what it did -> on how many values."""
+    counts: dict[str, dict[str, int]] = {}
+    for (guard, did), count in sorted(verdicts.items()):
+        counts.setdefault(guard, {})[did] = count
+    return counts
 
 
 class Receipts:

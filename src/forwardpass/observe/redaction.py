@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from forwardpass.core.secret_forms import SECRET_FORMS
+
 HIDDEN = "***"
 TEXT_CHARACTERS_MAX = 8192
 """Longer texts are cut before they are searched, so that the time is bounded."""
@@ -45,8 +47,8 @@ _FORMS = (
     (("fp_",), re.compile(r"(?<![A-Za-z0-9])fp_[A-Za-z0-9_-]{4,}"), f"fp_{HIDDEN}"),
     (("eyj",), re.compile(r"eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,4}"), HIDDEN),
     (
-        ("sk-", "hf_", "gh", "akia"),
-        re.compile(r"(?<![A-Za-z0-9])(?:sk-|hf_|gh[pousr]_|AKIA)[A-Za-z0-9_-]{12,}"),
+        tuple(form.mark for form in SECRET_FORMS),
+        re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(form.begins for form in SECRET_FORMS)})[A-Za-z0-9_-]{{12,}}"),
         HIDDEN,
     ),
 )

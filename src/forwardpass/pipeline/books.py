@@ -79,7 +79,8 @@ class Entry:
         if self._admission is not None:
             self._admission.settle(use)
         record = self._record(self._outcome() if error is None else ended_by(error), use.cost)
-        self._books.receipts.keep(record)
+        if not self._request.judging:  # what a judge was asked is in the receipt of the request that it judges
+            self._books.receipts.keep(record)
         self._books.metrics.observe(record)
         self._variant.answered.observe(record)
         request_ended(record)

@@ -2,12 +2,14 @@
 
 import hashlib
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Guard, Version
+from forwardpass.pipeline.files import name_problem
 from forwardpass.pipeline.guards_section import KEYS, of_one
 from forwardpass.pipeline.toml_lines import key_lines, nearest
 from forwardpass.pipeline.toml_values import Findings, list_of, short_name, table
@@ -33,6 +35,16 @@ class Policy:
 
     digest: str = ""
     placed: tuple[_Placed, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """The pipelines that it needs: those it is for and those that judge."""
+        judges = {each.guard.judge for each in self.placed if each.guard.judge}
+        return frozenset(judges.union(*(each.pipelines for each in self.placed)))
+
+    def missing(self, serves: Callable[[str], bool]) -> str:
+        """What it needs and is not there, as why the server is not ready; empty if nothing."""
+        names = [name for name in sorted(self.names()) if not serves(name)]
+        return f'the guards of the operator need the pipeline "{names[0]}", which is not served here' if names else ""
 
     def around(self, version: Version) -> Version:
         """The version with the operator's guards around its own."""
@@ -75,7 +87,7 @@ def read_policy(file: str) -> Policy:
                 problems.append(
                     (f"{key}.name", f'"{each.guard.name}" is there twice', "guards need names of their own")
                 )
-            problems += of_one(each.guard, key, path.parent)
+            problems += of_one(each.guard, key, path.parent, _file_problem)
     if problems:
         lines = key_lines(text)
         raise Misconfigured(
@@ -90,11 +102,22 @@ def _row(**values: Any) -> dict[str, Any]:
     return values
 
 
+def _pipelines(value: Any, key: str, findings: Findings) -> Any:
+    if value == []:
+        return findings.wrong(key, "an empty list", "names of pipelines; without the key the guard goes around all")
+    return list_of(short_name, count_max=1000)(value, key, findings)
+
+
+def _file_problem(folder: Path, name: str) -> str:
+    """The operator's files may be links, as those of a mounted ConfigMap are."""
+    return name_problem(name) or ("" if (folder / name).is_file() else "no such file in the folder")
+
+
 _POLICY = table(
     lambda guards=(): {"guards": guards},
     {
         "guards": list_of(
-            table(_row, {**KEYS, "pipelines": list_of(short_name, count_max=1000)}, name="", on="input"),
+            table(_row, {**KEYS, "pipelines": _pipelines}, name="", on="input"),
             count_max=GUARDS_MAX,
         )
     },

@@ -1,10 +1,12 @@
 """Guards whose judge is another pipeline served here: asked by the front, around the way of a request through its own.
 
-A judge sees each text in a request of its caller's, under what is left of the request's deadline. What a guard in
+A judge sees each text in a request of its caller's, under what is left of the request's deadline, TEXTS_AT_ONCE at a
+time; such a request costs its caller nothing and has no receipt. What a guard in
 shadow mode found stays in the books: it is taken out of the answer here, for guards of every kind.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -15,6 +17,7 @@ import msgspec
 
 from forwardpass.core.clock import Clock, random_id
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem, Refused
+from forwardpass.core.off_loop import off_loop
 from forwardpass.core.pipeline import Field, Guard, Version
 from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import ITEM_BYTES, Tensor, byte_offsets, unpack_bytes, unpack_texts
@@ -28,6 +31,13 @@ from forwardpass.steps.guard.checks import blocked
 from forwardpass.steps.guard.stage import NOTE, holds_text, verdict
 from forwardpass.steps.rules.expressions import FIELDS, Expression, Unanswered, compiled
 
+_log = logging.getLogger(__name__)
+
+TEXTS_JUDGED_MAX = 10_000
+"""Of one field of a request, for one guard. A request with more is refused."""
+TEXTS_AT_ONCE = 256
+"""That a judge is asked about in one request; the next ones once that is answered."""
+
 AnswerOf = Callable[[Variant, Request, Entry], Awaitable[Answer]]
 Texts = Sequence[tuple[int, str]]
 """(row, a text in it)"""
@@ -35,10 +45,28 @@ Texts = Sequence[tuple[int, str]]
 
 @dataclass(slots=True)
 class _Judged:
-    """What judges said of the rows of a request so far."""
+    """What judges said of the rows of a request so far; ``found`` and ``failed`` are of one guard and field."""
 
     failures: dict[int, Failure] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    found: dict[int, int] = field(default_factory=dict)
+    failed: dict[int, Failure] = field(default_factory=dict)
+
+    def fail(self, rows: Iterable[int], failure: Failure) -> None:
+        for row in rows:
+            self.failed.setdefault(row, failure)
+
+    def enter(self, guard: Guard, name: str) -> None:
+        """One verdict for each row, guard and field: what was found comes before what could not be told."""
+        for row, count in self.found.items():
+            self.notes.append(Note(row, NOTE, verdict(guard, name, count)))
+            if guard.mode == "block":
+                self.failures.setdefault(row, blocked(guard, name))
+        for row, failure in self.failed.items():
+            self.notes.append(Note(row, NOTE, {**verdict(guard, name, 0), "judge": "failed"}))
+            if guard.mode == "block" and guard.on_failure == "block":
+                self.failures.setdefault(row, _no_verdict(guard, name, failure))
+        self.found, self.failed = {}, {}
 
 
 class Guarding:
@@ -113,24 +141,32 @@ class Guarding:
             for each, tensor in tensors.items():
                 if not holds_text(each) or (guard.fields and each.name not in guard.fields):
                     continue
-                found = _texts(on, each, tensor)
-                texts = [(rows[place], text) for place, text in found if rows[place] not in judged.failures]
-                if texts:
-                    said = await self._said(guard, [text for _, text in texts], variant, request, deadline)
-                    _enter(judged, guard, each.name, texts, said)
+                texts = await off_loop(tensor.bytes_total, _texts, on, each, tensor, rows, judged.failures, guard)
+                for some in self._slices(guard, texts):
+                    await self._ask_of(guard, some, variant, request, deadline, judged)
+                judged.enter(guard, each.name)
 
-    async def _said(
-        self, guard: Guard, texts: Sequence[str], variant: Variant, request: Request, deadline: float
-    ) -> list[bool | Failure]:
-        """Of each text whether the judge finds it so, or why that is not known."""
+    def _slices(self, guard: Guard, texts: Texts) -> Iterator[Texts]:
+        """As many texts at once as its judge takes."""
+        try:
+            count = TEXTS_AT_ONCE if self._routes.find(guard.judge, None).signature.batched else 1
+        except Failure:
+            count = TEXTS_JUDGED_MAX  # nobody is asked
+        return (texts[begin : begin + count] for begin in range(0, len(texts), count))
+
+    async def _ask_of(
+        self, guard: Guard, texts: Texts, variant: Variant, request: Request, deadline: float, judged: _Judged
+    ) -> None:
+        """What the judge says of some texts of a field. What it does not take is not the failure of the others."""
         chain = (*request.judging, variant.version.pipeline)
         try:
             if guard.judge in chain:
                 raise Failed(Code.STEP_FAILED, "pipelines judge each other in a circle")
             judge = self._routes.find(guard.judge, None)
-            signature = judge.signature
-            name = _only_text(judge)
-            columns, rows = fields.encode(signature, [{name: text} for text in texts], root="")
+            size = sum([len(text) for _, text in texts])
+            asked_of, columns, rows = await off_loop(size, _encoded, judge, texts, judged)
+            if not rows:
+                return
             now = self._clock()
             asked = Request(
                 random_id(), columns, rows, Timeline(now, now), priority=request.priority, deadline_s=deadline - now,
@@ -142,10 +178,10 @@ class Guarding:
             finally:
                 judge.exit()
         except Failure as failure:
-            if isinstance(failure, Refused) and len(texts) > 1:  # one that it does not take is not the others' failure
-                return [one for text in texts for one in await self._said(guard, [text], variant, request, deadline)]
-            return [failure] * len(texts)
-        return [_true(guard, outcome) for outcome in fields.decode(answer)]
+            judged.fail([row for row, _ in texts], failure)
+            return
+        size = sum([tensor.bytes_total for tensor in answer.outputs.values()])
+        await off_loop(size, _look_at, guard, asked_of, answer, judged)
 
 
 def refuse_circle(version: Version, routes: Routes) -> None:
@@ -160,6 +196,15 @@ def refuse_circle(version: Version, routes: Routes) -> None:
         if name not in seen and name in served:
             seen.add(name)
             ahead += _judges(served[name])
+
+
+def warn_of_missing_judges(routes: Routes) -> None:
+    """In the log, of guards whose judge is not served: what they block is not answered."""
+    for variant in routes.variants():
+        for name in _judges(variant.version):
+            if not routes.serves(name):
+                event = {"pipeline": variant.version.pipeline, "judge": name}
+                _log.warning("the judge of a guard is not served", extra={"event": event})
 
 
 def picked_rows(tensor: Tensor, rows: Sequence[int]) -> Tensor:
@@ -193,17 +238,54 @@ def _only_text(judge: Variant) -> str:
     return needed[0].name
 
 
-def _texts(on: str, field: Field, tensor: Tensor) -> Iterator[tuple[int, str]]:
-    """(place of the row, text) of each that is not null; of JSON the whole value as text."""
+def _texts(
+    on: str, field: Field, tensor: Tensor, rows: Sequence[int], failed: Container[int], guard: Guard
+) -> list[tuple[int, str]]:
+    """(row, text) of each that is not null, of rows that have not failed; of JSON the whole value. Raises Refused."""
     each = max(prod(tensor.shape[1:]), 1)
+    found: list[tuple[int, str]] = []
     for place, element in enumerate(unpack_bytes(tensor.data, prod(tensor.shape))):
-        if element is None:
+        row = rows[place // each]
+        if element is None or row in failed:
             continue
         if field.kind == "texts":
-            for text in unpack_texts(element) if on == "input" else msgspec.json.decode(element):
-                yield place // each, text
+            found += [
+                (row, text) for text in (unpack_texts(element) if on == "input" else msgspec.json.decode(element))
+            ]
         else:
-            yield place // each, element.decode("utf-8", "replace")
+            found.append((row, element.decode("utf-8", "replace")))
+        if len(found) > TEXTS_JUDGED_MAX:
+            text = f'the judge of the guard "{guard.name}" looks at no more than {TEXTS_JUDGED_MAX} texts of a request'
+            raise Refused(Code.INPUT_TOO_LARGE, text, field=field.name)
+    return found
+
+
+def _encoded(judge: Variant, texts: Texts, judged: _Judged) -> tuple[Sequence[int], list[Tensor], int]:
+    """The rows of the texts that a judge takes, and these as its input."""
+    name = _only_text(judge)
+    try:
+        return [row for row, _ in texts], *fields.encode(judge.signature, [{name: text} for _, text in texts], root="")
+    except Refused:
+        pass
+    taken: list[tuple[int, str]] = []
+    for row, text in texts:
+        try:
+            fields.encode(judge.signature, [{name: text}], root="")
+            taken.append((row, text))
+        except Refused as refused:
+            judged.fail([row], refused)
+    if not taken:
+        return [], [], 0
+    return [row for row, _ in taken], *fields.encode(judge.signature, [{name: text} for _, text in taken], root="")
+
+
+def _look_at(guard: Guard, rows: Sequence[int], answer: Answer, judged: _Judged) -> None:
+    for row, outcome in zip(rows, fields.decode(answer), strict=True):
+        found = _true(guard, outcome)
+        if isinstance(found, Failure):
+            judged.fail([row], found)
+        elif found:
+            judged.found[row] = judged.found.get(row, 0) + 1
 
 
 @lru_cache(256)
@@ -219,23 +301,6 @@ def _true(guard: Guard, outcome: "dict[str, Any] | Failure") -> bool | Failure:
     except Unanswered as why:
         return Failed(Code.STEP_FAILED, f"when has no value: {why.reason}", detail=why.detail)
     return found if type(found) is bool else Failed(Code.STEP_FAILED, "when is neither true nor false")
-
-
-def _enter(judged: _Judged, guard: Guard, field: str, texts: Texts, said: Sequence[bool | Failure]) -> None:
-    """What a judge said of texts, as verdicts on their rows."""
-    counts: dict[int, int] = {}
-    for (row, _), found in zip(texts, said, strict=True):
-        if not isinstance(found, Failure):
-            if found:
-                counts[row] = counts.get(row, 0) + 1
-            continue
-        judged.notes.append(Note(row, NOTE, {**verdict(guard, field, 0), "judge": "failed"}))
-        if guard.mode == "block" and guard.on_failure == "block":
-            judged.failures.setdefault(row, _no_verdict(guard, field, found))
-    for row, count in counts.items():
-        judged.notes.append(Note(row, NOTE, verdict(guard, field, count)))
-        if guard.mode == "block":
-            judged.failures.setdefault(row, blocked(guard, field))
 
 
 def _no_verdict(guard: Guard, field: str, failure: Failure) -> Failure:

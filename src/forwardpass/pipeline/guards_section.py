@@ -1,7 +1,8 @@
 """The section ``[[guards]]``: what its keys may be, and what must hold of each guard and of all together."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +24,7 @@ from forwardpass.steps.guard.checks import mistakes, ready
 from forwardpass.steps.guard.placing import OPERATOR
 from forwardpass.steps.guard.schema import is_text
 from forwardpass.steps.options import Wrong
-from forwardpass.steps.rules.expressions import compiled
+from forwardpass.steps.rules.expressions import FIELDS, Expression, Unanswered, compiled
 
 Finding = tuple[str, str, str]
 
@@ -71,12 +72,14 @@ def findings(pipeline: Pipeline, folder: Path) -> Iterator[Finding]:
         yield from _fields(guard, key, pipeline)
 
 
-def of_one(guard: Guard, key: str, folder: Path) -> Iterator[Finding]:
+def of_one(
+    guard: Guard, key: str, folder: Path, problem_of: Callable[[Path, str], str] = file_problem
+) -> Iterator[Finding]:
     """What is wrong with one guard, whose files are in ``folder``. What needs a library that is missing, loading says."""
     wrong = [(f"{key}.{inside}".rstrip("."), found, allowed) for inside, found, allowed in mistakes(guard)]
     for name in ("words_file", "schema"):
         file = getattr(guard, name)
-        problem = file_problem(folder, file) if file and not is_text(file) else ""
+        problem = problem_of(folder, file) if file and not is_text(file) else ""
         if problem:
             wrong.append((f"{key}.{name}", f"{show(file)}: {problem}", "a plain relative name of a file in the folder"))
     yield from wrong
@@ -84,7 +87,7 @@ def of_one(guard: Guard, key: str, folder: Path) -> Iterator[Finding]:
         return
     try:
         if guard.judge:
-            compiled(guard.when)
+            _refuse_no_question(compiled(guard.when))
         else:
             ready(guard, folder)
     except Wrong as error:
@@ -93,6 +96,24 @@ def of_one(guard: Guard, key: str, folder: Path) -> Iterator[Finding]:
         for each in error.problems:
             if each.allowed:
                 yield f"{key}.{each.key}".rstrip("."), each.found, each.allowed
+
+
+def _refuse_no_question(expression: Expression) -> None:
+    """Raises Wrong for an expression that asks nothing of the judge's outputs, or is never true or false."""
+    allowed = "an expression over the judge's outputs that is true or false, as score > 0.8"
+    names = expression.names - expression.bound
+    if not names:
+        raise Wrong("it does not look at the judge's outputs", allowed)
+    found = list(_values(expression, names))
+    if found and not any(type(each) is bool for each in found):
+        raise Wrong("it is neither true nor false", allowed)
+
+
+def _values(expression: Expression, names: Iterable[str]) -> Iterator[Any]:
+    """What it is of outputs of each kind, made up, where it has a value."""
+    for value in (1.5, 1, "text", True, [1.5], ["text"], [True]):
+        with suppress(Unanswered):
+            yield expression.value({**dict.fromkeys(names, value), FIELDS: dict.fromkeys(expression.keys, value)})
 
 
 def _fields(guard: Guard, key: str, pipeline: Pipeline) -> Iterator[Finding]:

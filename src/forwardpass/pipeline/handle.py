@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from forwardpass.admit.quotas import Admission
-from forwardpass.batching.classes import priority_of
 from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
 from forwardpass.batching.ticket import Item, Part
@@ -24,6 +23,7 @@ from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.books import Books, Entry
 from forwardpass.pipeline.guarding import Guarding
 from forwardpass.pipeline.joining import joined
+from forwardpass.pipeline.priority import priority_of
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
 

@@ -14,7 +14,8 @@ let operations = [];
 function start() {
   search.addEventListener("input", showList);
   window.addEventListener("hashchange", showChosen);
-  key.addEventListener("change", read);
+  key.addEventListener("change", read); // Enter is a change too: nothing is ever submitted
+  document.getElementById("key-box").addEventListener("submit", (event) => event.preventDefault());
   read();
 }
 

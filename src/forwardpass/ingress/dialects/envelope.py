@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+from forwardpass.batching.shares import rank_of
 from forwardpass.core.caller import PRIORITIES
 from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Failed, Refused, show
@@ -62,8 +63,12 @@ def _version_headers(pipeline: str, number: int, digest: str) -> tuple[tuple[byt
 
 
 def guard_header(answer: Answer) -> list[tuple[bytes, bytes]]:
-    """X-Guardrails: on how many values guards did what, as ``block=1, mask=2``; nothing where none fired."""
-    counts = Counter(str(note.value.get("mode")) for note in answer.notes if note.name == "guard")
+    """X-Guardrails: on how many values guards did what, as ``block=1, mask=2``; nothing where none fired.
+
+    ``failed`` counts those of which a judge gave no verdict.
+    """
+    notes = [note.value for note in answer.notes if note.name == "guard"]
+    counts = Counter("failed" if value.get("judge") == "failed" else str(value.get("mode")) for value in notes)
     if not counts:
         return []
     return [(b"X-Guardrails", ", ".join(f"{mode}={count}" for mode, count in sorted(counts.items())).encode())]
@@ -80,7 +85,14 @@ def apply_headers(request: Request, http: HttpRequest) -> None:
     if number is not None and named is not None:
         text = "X-Priority names a class and X-Request-Priority a number: only one of them can be sent"
         raise Refused(Code.BAD_REQUEST, text, field="X-Priority")
-    request.priority = number or named or request.priority
+    asked, field = (number, "X-Request-Priority") if named is None else (named, "X-Priority")
+    if not asked:
+        return
+    inside = request.priority
+    if inside and (asked != inside if named is None else rank_of(asked) != rank_of(inside)):
+        text = f"{field} and {request.priority_field} ({inside}) contradict each other: only one of them is needed"
+        raise Refused(Code.BAD_REQUEST, text, field=field)
+    request.priority, request.priority_field = inside or asked, field
 
 
 def _class_priority(headers: Mapping[bytes, bytes]) -> int | None:

@@ -38,7 +38,7 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
         where = f"/parameters/{name}"
         match name:
             case "priority":
-                request.priority = _integer(value, where, PRIORITY_MAX)
+                request.priority, request.priority_field = _integer(value, where, PRIORITY_MAX), where
             case "timeout":
                 timeout_us = _integer(value, where, None)
                 request.deadline_s = min(timeout_us / 1e6, DEADLINE_S_MAX) if timeout_us else None

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
-from forwardpass.ingress.framing import decode_content
 from forwardpass.ingress.grpc import frames
 from forwardpass.ingress.grpc.connection import Connection
 from forwardpass.ingress.grpc.encoding import GrpcAnswer, size_of
@@ -20,6 +19,8 @@ from forwardpass.ingress.grpc.splitter import Message, Splitter
 from forwardpass.ingress.grpc.stream import StreamAnswers
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpLimits
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
+from forwardpass.ingress.unpacking import decode_content
 
 INLINE_BYTES_MAX = 16 * 1024  # more is unpacked in a thread
 HELD_MESSAGE_BYTES = 256  # what the shortest message costs us
@@ -62,7 +63,9 @@ class OpenCall:
         self._asked = False  # a message was whole
         self._draining = self._late = False  # a stream is not read on, as the server ends; something came since
         self._received = self._queued = self._credited = self._held = 0  # bytes
-        self._began_s = listener.clock()  # what is awaited
+        self._screened = self._doubted = False  # whether it may have so much is looked at, or is being looked at
+        self._began_s = listener.clock()  # what is awaited, or when its pace was last looked at
+        self._began_bytes = 0  # of all received, at that moment
         self.sent_bytes = 0  # of the message of many that was read last, as it came
         self._more: asyncio.Future[None] | None = None
         self._answers: StreamAnswers | None = None
@@ -81,15 +84,13 @@ class OpenCall:
         self._received += len(data)
         if self._received - self._credited > STREAM_WINDOW:
             raise Broken(Reason.FLOW_CONTROL_ERROR, "more data than the window of the stream has")
-        self.hold(len(data))
         try:
             if data:
                 self._queue(data)
             if ended and self._splitter.partial_bytes:
                 raise Refused(Code.INCOMPLETE_BODY, "the call ends inside a message")
             self._check_held(0)
-            coming = self._splitter.announced_bytes
-            self._listener.in_flight.check(coming, self._held + coming)
+            self._check_room()
             if self._answers is None:
                 self._take_one()
         except Failure as failure:
@@ -104,8 +105,9 @@ class OpenCall:
 
     def _queue(self, data: bytes) -> None:
         """Put what is whole now in line."""
-        in_one = self._splitter.partial_bytes
+        in_one, kept = self._splitter.partial_bytes, self._splitter.kept_bytes
         messages = self._splitter.feed(data)
+        self.hold(self._splitter.kept_bytes - kept + sum([message.size for message in messages]))
         if messages or not in_one:
             self.excuse()
         self._messages += messages
@@ -113,20 +115,47 @@ class OpenCall:
         self._queued += sum([message.size for message in messages])
         self.hold(HELD_MESSAGE_BYTES * len(messages))
 
+    def _check_room(self) -> None:
+        """Raises Failure where there is no room for a message that comes; of many only that one is refused."""
+        coming = self._splitter.announced_bytes
+        try:
+            self._listener.in_flight.check(coming, self._held + coming, self._call.http.peer)
+        except Failure as refusal:
+            if self._answers is None:
+                raise
+            if coming:
+                self.hold(-self._splitter.refuse(refusal))
+            elif self._messages and self._messages[-1].refusal is None:
+                last = self._messages.pop()
+                self._messages.append(Message(b"", False, refusal))
+                self._queued -= len(last.body)
+                self.hold(-len(last.body))
+
     def _take_one(self) -> None:
-        """Start on the only message once the client has said all."""
+        """Start on the only message once the client has said all; before more than a small one is here, ask who it is."""
         count = len(self._messages)
         if count > 1 or (self._ended and not count):
             raise Refused(Code.BAD_REQUEST, f"the method takes one message, got {count}")
         if self._ended:
             self._packs = self._messages[0].packed
             self._start(self._answer_one())
+        elif not self._screened and self._held + self._splitter.announced_bytes > SMALL_BODY_BYTES_MAX:
+            self._screened = self._doubted = True
+            self._connection.run(self._screen())
+
+    async def _screen(self) -> None:
+        failure = await self._listener.plane.screen(self._call)
+        if failure is not None:
+            self._fail(failure)
+            return
+        self._doubted = False
+        self._credit()
 
     def _credit(self) -> None:
         """Let the client go on: of many messages only those that were taken make room."""
         waiting = 0 if self._answers is None else self._queued
         owed = self._received - waiting - self._credited
-        if owed >= STREAM_WINDOW // 2 and not self._ended and not self._draining:
+        if owed >= STREAM_WINDOW // 2 and not (self._ended or self._draining or self._doubted):
             self._credited += owed
             self._connection.credit(self._stream, owed)
 
@@ -135,7 +164,7 @@ class OpenCall:
         if not self._closed:
             self._held += size
             self._connection.held_bytes += size
-            self._listener.in_flight.held += size
+            self._listener.in_flight.hold(size, self._call.http.peer)
 
     def full(self) -> bool:
         """Whether a request should wait until another one of its stream is answered."""
@@ -146,7 +175,7 @@ class OpenCall:
             text = "the calls of this connection that are not answered hold too many bytes"
             raise Failed(Code.QUEUE_BYTES_FULL, text, retry_after_s=1.0)
         if more:
-            self._listener.in_flight.check(more, self._held + more)
+            self._listener.in_flight.check(more, self._held + more, self._call.http.peer)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """The task that answers, counted once, however it ends."""
@@ -213,6 +242,8 @@ class OpenCall:
         self._credit()
         self._packs = message.packed
         try:
+            if message.refusal is not None:
+                raise message.refusal
             body = await self._unpacked(message)
         except Failure as failure:
             self.hold(-message.size - HELD_MESSAGE_BYTES)
@@ -240,7 +271,7 @@ class OpenCall:
 
     def excuse(self) -> None:
         """The client may not have been able to send until now: its time begins anew."""
-        self._began_s = self._listener.clock()
+        self._began_s, self._began_bytes = self._listener.clock(), self._received
 
     def sweep(self, now_s: float) -> None:
         """Refuse what comes too slowly: a message that is begun, the only one, or the first of many."""
@@ -248,8 +279,12 @@ class OpenCall:
             self.excuse()
         partial_bytes = self._splitter.partial_bytes
         awaited = partial_bytes or not (self._ended or (self._asked and self._answers is not None))
-        grace_s = self._limits.body_grace_s + partial_bytes / self._limits.body_rate_min
-        if awaited and now_s - self._began_s > grace_s:
+        elapsed_s = now_s - self._began_s
+        if not awaited or elapsed_s <= self._limits.body_grace_s:
+            return
+        if self._doubted or self._received - self._began_bytes >= self._limits.body_rate_min * elapsed_s:
+            self.excuse()  # what came fast at first buys no time
+        else:
             self._fail(Refused(Code.BODY_TOO_SLOW, "the message came too slowly"))
 
     def cancel(self) -> None:

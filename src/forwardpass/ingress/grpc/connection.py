@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
-from forwardpass.ingress.connections import LINGER_S, OpenConnections, address_of
+from forwardpass.ingress.connections import LINGER_S, OpenConnections, ends_of
 from forwardpass.ingress.grpc import budget, frames
 from forwardpass.ingress.grpc.budget import Budget
 from forwardpass.ingress.grpc.frames import Broken, Reason
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self.out = Outgoing(self._transport, self._budget, self._limits.body_rate_min)
-        self.peer = address_of(transport.get_extra_info("peername"))
+        self.peer, self.host = ends_of(transport)
         self.certificate = transport.get_extra_info("peercert")  # of the client, verified
         self.loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self.loop.create_future()

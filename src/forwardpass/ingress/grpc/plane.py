@@ -9,6 +9,7 @@ import msgspec
 from forwardpass.core.caller import Caller
 from forwardpass.core.clock import Clock, RandomIds
 from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.off_loop import off_loop
 from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialect import Call, Endpoint
@@ -27,7 +28,7 @@ from forwardpass.ingress.grpc.description import METHODS, Described, members
 from forwardpass.ingress.grpc.encoding import GrpcAnswer, encode_infer, failed, trailing
 from forwardpass.ingress.grpc.large_fields import Buffers
 from forwardpass.ingress.grpc.messages import Message, classes, parse_error
-from forwardpass.ingress.inference import Inference, off_loop
+from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import Headers, HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import Match, Route
 from forwardpass.rollout.variant import Variant
@@ -167,6 +168,13 @@ class GrpcPlane:
         except Failure as failure:
             return failure
         return None
+
+    async def screen(self, call: GrpcCall) -> Failure | None:
+        """Why a message that is not small need not come in, if so; ``admit`` looks again once it is here."""
+        return await self.outcome(self._screened(call), self._ids.next(), call)
+
+    async def _screened(self, call: GrpcCall) -> None:
+        await self._edge.screen(call.http, self.routes[call.method])
 
     async def admit(self, call: GrpcCall) -> Caller:
         """Who asks. Raises Failure for a client that waits no more, or may not ask."""

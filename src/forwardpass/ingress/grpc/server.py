@@ -99,7 +99,7 @@ class GrpcServer:
         if method not in self.plane.routes:
             raise Refused(Code.NOT_IMPLEMENTED, f"there is no method {show(method)}")
         if self.limits.hosts:  # else it means nothing; clients of a Unix socket say all kinds of things
-            check_host(headers.get(b":authority") or headers.get(b"host", b""), self.limits)
+            check_host(headers.get(b":authority") or headers.get(b"host", b""), self.limits, connection.host)
         coding = CODINGS.get(headers.get(b"grpc-encoding", b""))
         if coding is None:
             raise Refused(Code.NOT_IMPLEMENTED, "grpc-encoding must be identity, gzip or deflate")

@@ -53,7 +53,8 @@ class Inspection:
 def inspect_place(path: Path, kinds: Mapping[str, StepKind], clock: Clock = monotonic_s) -> Inspection:
     """Raises Misconfigured when the path cannot be read; what is wrong with what is there, the inspection says.
 
-    After ``TIME_MAX_S`` no further file is begun, and what was not looked into is not said to be taken in.
+    After ``TIME_MAX_S`` no further file is begun, and what was not looked into is not said to be taken in; raises too
+    when not even the folders could be listed by then.
     """
     found = Inspection()
     end_s = clock() + TIME_MAX_S
@@ -109,7 +110,7 @@ def _judge(
 def _look_into(folder: Path, found: Inspection, go_on: Callable[[], None]) -> None:
     """Every file below a folder, within a bound; links are named and not followed."""
     try:
-        walked = list(_files_below(folder))
+        walked = _files_below(folder, go_on)
     except OSError as error:
         raise _unreadable(folder, str(error)) from error
     for place in walked[:FILES_MAX]:
@@ -131,13 +132,16 @@ def _unreadable(path: Path, detail: str) -> Misconfigured:
     return Misconfigured(Code.LOAD_FAILED, (problem,), detail=detail)
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _files_below(folder: Path, go_on: Callable[[], None]) -> list[Path]:
     """At most one more than ``FILES_MAX``, by name."""
     files: list[Path] = []
     pending = [(folder, 0)]
-    while pending and len(files) <= FILES_MAX:
+    while pending:
+        go_on()
         place, depth = pending.pop()
         for entry in sorted(os.listdir(place)):
+            if len(files) > FILES_MAX:
+                return files
             inner = place / entry
             if entry.startswith(".") or entry == "__pycache__":
                 continue

@@ -12,14 +12,16 @@ from forwardpass.steps.guard.spans import Span
 
 LENGTHS = range(19, 12, -1)
 GROUPS_MAX = 5
-_ISSUERS = "23456"  # what the first digit of a card number is
-_ENOUGH = r"[0-9](?:[ -]?[0-9]){12}"
-_GROWING = r"[0-9](?:[ -]?[0-9]){0,19}[ -]?\z"
+SEPARATORS = " -._\t\n\r"
+"""What stands between groups, one or two of them. Other than one space or hyphen it joins behind four digits only."""
+_BETWEEN = r"[ ._\t\n\r-]{0,2}"
+_ENOUGH = rf"[0-9](?:{_BETWEEN}[0-9]){{12}}"
+_GROWING = rf"[0-9](?:{_BETWEEN}[0-9]){{0,19}}{_BETWEEN}\z"
 
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """A detector. Digits of one number stand next to each other or with one space or hyphen between."""
+    """A detector. Digits of one number stand next to each other or with SEPARATORS between."""
 
     enough: Any
     growing: Any
@@ -31,14 +33,11 @@ class Cards:
             yield Span(first, last, last)
 
     def settled(self, text: str, start: int) -> int:
-        tail = max(start, len(text) - 2 * max(LENGTHS) - 4)
+        tail = max(start, len(text) - 3 * max(LENGTHS) - 4)
         match = self.growing.search(text[tail:].encode())
         if match is None:
             return len(text)
         return len(text) - len(text[tail:].encode()[match.start() :].decode())
-
-    def context(self, text: str, start: int) -> int:
-        return max(0, start - 2)
 
 
 def cards() -> Cards:
@@ -53,17 +52,18 @@ def _numbers(characters: NDArray[Any], start: int) -> Iterator[tuple[int, int]]:
     digits = (characters[places] - ord("0")).astype(np.int64)
     count = len(places)
     gaps = np.diff(places)
-    separators = characters[np.minimum(places[:-1] + 1, len(characters) - 1)]
-    joins = (gaps == 1) | ((gaps == 2) & ((separators == ord(" ")) | (separators == ord("-"))))
     begins = np.ones(count, dtype=bool)  # of a group
     begins[1:] = gaps > 1
     ends = np.ones(count, dtype=bool)
     ends[:-1] = gaps > 1
+    joins = _joins(characters, places, gaps, begins)
     breaks = np.concatenate([[0], np.cumsum(~joins)])  # before each digit
     groups = np.concatenate([[0], np.cumsum(begins)])
-    issuer = np.isin(digits, [int(each) for each in _ISSUERS])
-    before = np.maximum(places - 1, 0)
-    is_fraction = (places > 1) & (characters[before] == ord(".")) & is_digit[np.maximum(places - 2, 0)]
+    issuer = _issued(digits)
+    before, two_before = characters[np.maximum(places - 1, 0)], characters[np.maximum(places - 2, 0)]
+    is_fraction = (before == ord(".")) & (two_before >= ord("0")) & (two_before <= ord("9"))
+    is_hexadecimal = ((before == ord("x")) | (before == ord("X"))) & (two_before == ord("0"))
+    is_fraction = (is_fraction | is_hexadecimal) & (places > 1)
     possible = np.flatnonzero(begins & issuer & ~is_fraction & (places >= start))
     longest: dict[int, int] = {}
     summed: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
@@ -82,6 +82,32 @@ def _numbers(characters: NDArray[Any], start: int) -> Iterator[tuple[int, int]]:
         if digit > at:
             at = digit + longest[digit] - 1
             yield int(places[digit]), int(places[at]) + 1
+
+
+def _joins(
+    characters: NDArray[Any], places: NDArray[Any], gaps: NDArray[Any], begins: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which digits go on with the next one."""
+    separates = np.isin(characters, [ord(each) for each in SEPARATORS])
+    last = len(characters) - 1
+    first = np.minimum(places[:-1] + 1, last)
+    is_plain = (gaps == 2) & ((characters[first] == ord(" ")) | (characters[first] == ord("-")))
+    is_other = separates[first] & ((gaps == 2) | ((gaps == 3) & separates[np.minimum(first + 1, last)]))
+    group_begins = np.maximum.accumulate(np.where(begins, np.arange(len(places)), 0))
+    in_group = np.arange(len(places)) - group_begins + 1
+    joined: NDArray[np.bool_] = (gaps == 1) | is_plain | (is_other & (in_group[:-1] >= 4))
+    return joined
+
+
+def _issued(digits: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which digits may be the first of a card's number (2221 to 2720, 30, 34 to 39, 4, 5 and 6): no year, for one."""
+    ahead = np.concatenate([digits, [0, 0, 0]])
+    first, second = digits, ahead[1 : len(digits) + 1]
+    four = first * 1000 + second * 100 + ahead[2 : len(digits) + 2] * 10 + ahead[3 : len(digits) + 3]
+    of_two: NDArray[np.bool_] = (four >= 2221) & (four <= 2720)
+    of_three: NDArray[np.bool_] = (first == 3) & ((second == 0) | (second >= 4))
+    found: NDArray[np.bool_] = of_two | of_three | ((first >= 4) & (first <= 6))
+    return found
 
 
 def _sums(digits: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

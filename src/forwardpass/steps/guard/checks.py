@@ -8,11 +8,12 @@ from typing import Any
 from forwardpass.core.errors import Code, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Guard
 from forwardpass.steps.files import read_lines
-from forwardpass.steps.guard.patterns import compiled, pattern
+from forwardpass.steps.guard.patterns import pattern, quick
 from forwardpass.steps.guard.pii import ORDER, detector
+from forwardpass.steps.guard.readings import Read
 from forwardpass.steps.guard.schema import parsed, schema_check
 from forwardpass.steps.guard.spans import Detector, TooMany, found
-from forwardpass.steps.guard.words import words
+from forwardpass.steps.guard.words import Entry, entry, words
 from forwardpass.steps.kind import FILE
 from forwardpass.steps.options import Wrong
 
@@ -91,21 +92,43 @@ class _At(Exception):
 def _ready(guard: Guard, folder: Path) -> Check:
     mask = f"[{guard.name}]"
     if guard.deny:
-        return Check(guard, [(_at(f"deny[{place}]", pattern, text), mask) for place, text in enumerate(guard.deny)])
+        patterns = [_at(f"deny[{place}]", pattern, text) for place, text in enumerate(guard.deny)]
+        return Check(guard, [(Read(each, written=True), mask) for each in patterns])
     if guard.pii:
-        return Check(guard, [(detector(kind), f"[{kind}]") for kind in ORDER if kind in guard.pii])
+        return Check(guard, [(Read(detector(kind)), f"[{kind}]") for kind in ORDER if kind in guard.pii])
     if guard.words or guard.words_file:
-        listed = [*guard.words, *(read_lines(folder, guard.words_file, "one word") if guard.words_file else ())]
-        key = "words" if guard.words else "words_file"
         allowed = guard.words_are == "allowed"
-        return Check(guard, [(_at(key, lambda entries: words(entries, allowed=allowed), listed), mask)])
+        return Check(guard, [(Read(words(_entries(guard, folder), allowed=allowed), parts=not allowed), mask)])
     if guard.allow:
-        expressions = [_at(f"allow[{place}]", compiled, text) for place, text in enumerate(guard.allow)]
+        expressions = [_at(f"allow[{place}]", quick, text) for place, text in enumerate(guard.allow)]
         return Check(guard, whole=lambda text: not _matches_any(expressions, text))
     if guard.schema:
         return Check(guard, value=_at("schema", lambda schema: schema_check(schema, folder), guard.schema))
     low, high = guard.length_min or 0, guard.length_max
     return Check(guard, whole=lambda text: len(text) < low or (high is not None and len(text) > high))
+
+
+def _entries(guard: Guard, folder: Path) -> list[Entry]:
+    """What is listed, in the definition and in its file. Raises _At with the key and the line in the file."""
+    allowed = guard.words_are == "allowed"
+    made = [
+        _at(f"words[{place}]", lambda each: entry(each, allowed=allowed), each)
+        for place, each in enumerate(guard.words)
+    ]
+    if not guard.words_file:
+        return made
+    try:
+        lines = read_lines(folder, guard.words_file, "one word")
+    except Misconfigured as error:
+        raise _At(
+            "words_file", Wrong(f"{guard.words_file}: {error.problems[0].found}", error.problems[0].allowed)
+        ) from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            made.append(entry(line, allowed=allowed))
+        except Wrong as wrong:
+            raise _At("words_file", Wrong(f"{guard.words_file}:{number}: {wrong.found}", wrong.allowed)) from None
+    return made
 
 
 def _at(key: str, make: Callable[[Any], Any], given: Any) -> Any:
@@ -118,6 +141,10 @@ def _at(key: str, make: Callable[[Any], Any], given: Any) -> Any:
 def _matches_any(expressions: Sequence[Any], text: str) -> bool:
     data = text.encode()
     return any(expression.fullmatch(data) is not None for expression in expressions)
+
+
+def is_of_length(guard: Guard) -> bool:
+    return guard.length_min is not None or guard.length_max is not None
 
 
 CHECKS = ("deny", "allow", "words", "words_file", "length_max", "length_min", "pii", "schema", "judge")

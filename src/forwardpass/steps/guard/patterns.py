@@ -2,11 +2,13 @@
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, islice
 from typing import Any
 
+from forwardpass.core.clock import worked_s
 from forwardpass.core.errors import Code, Misconfigured, show
 from forwardpass.steps.guard.spans import Span
 from forwardpass.steps.options import Wrong
@@ -14,6 +16,15 @@ from forwardpass.steps.options import Wrong
 PATTERN_CHARACTERS_MAX = 4096
 MEMORY_BYTES_MAX = 16 * 1024 * 1024
 ALLOWED = "a regular expression of RE2 (no look-around, no back-references) that matches no empty text"
+PROBE_BYTES = 32 * 1024
+PROBE_LIMIT_S = 0.06
+"""What a pattern may take for PROBE_BYTES: about two seconds for 1 MiB of a text made for it."""
+_SMALL = 50  # of programs: at no character there is more to do than that
+_SLICE_BYTES = 8 * 1024
+_SIGNS = frozenset("()[]{}|*+?^$.\\")
+_MATCHES_TRIED = 50  # of each slice: what takes long is to find none
+_FILLERS = ("~", " ")
+_SAMPLES = {r"\d": "0", r"\w": "a", r"\s": " "}
 _UNBOUNDED = 100_000
 _ONE_CHARACTER = re.compile(r"(?P<class>\\[pP](?:\{\^?\w+\}|\w)|\[:\^?\w+:\])|\\.", re.DOTALL)
 _PIECE_OF_CHARACTER = r"\C"
@@ -50,6 +61,58 @@ def expression_of(pattern: str) -> Any:
         reason = error.args[0] if error.args else ""
         why = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise Wrong(f"{show(pattern)}: {show(why)}", ALLOWED) from None
+
+
+@lru_cache(1024)
+def quick(pattern: str) -> Any:
+    """The expression of an author's pattern that no text makes slow. Raises Wrong for one that some text does.
+
+    RE2 is linear in every text, but the work at each character may grow with the counts in a pattern: it is tried on
+    texts made of what stands in it.
+    """
+    expression = compiled(pattern)
+    if expression.programsize <= _SMALL or not set("{*+").intersection(pattern):
+        return expression
+    for text in _hostile(pattern):
+        if min(_work_s(expression, text) for _ in range(2)) > PROBE_LIMIT_S:
+            wish = "smaller counts: {0,200} behind what may repeat is as much work as 200 patterns"
+            raise Wrong(f"{show(pattern)} is slow on some texts", wish)
+    return expression
+
+
+def _work_s(expression: Any, text: bytes) -> float:
+    began = worked_s()
+    for place in range(0, len(text), _SLICE_BYTES):
+        for _ in islice(expression.finditer(text[place : place + _SLICE_BYTES]), _MATCHES_TRIED):
+            pass
+        if worked_s() - began > PROBE_LIMIT_S:
+            break
+    return worked_s() - began
+
+
+def _hostile(pattern: str) -> Iterator[bytes]:
+    """Texts of what stands in the pattern, the first of its letters and words alone, and more of them, in disorder."""
+    plain = _ONE_CHARACTER.sub(lambda escape: _SAMPLES.get(escape[0], " "), pattern)
+    plain = re.sub(r"\{[0-9,]*\}|\(\?[a-zA-Z-]*[:)]", " ", plain)
+    words = list(dict.fromkeys([*re.findall(r"\w{2,}", plain), *re.findall(r"\w", plain)]))
+    letters = list(dict.fromkeys(each for each in plain if not each.isspace() and each not in _SIGNS))
+    for units in (letters[:1], letters[:2], letters[:4], words[:1], words[:3], letters):
+        if units:
+            yield _shuffled(units)
+            yield _shuffled([*units, *_FILLERS])
+
+
+def _shuffled(units: Sequence[str]) -> bytes:
+    return "".join([units[number % len(units)] for number in _numbers()])[:PROBE_BYTES].encode()
+
+
+@lru_cache(1)
+def _numbers() -> list[int]:
+    """The same ones each time (Knuth's generator)."""
+    states = accumulate(
+        range(PROBE_BYTES), lambda state, _: (state * 6364136223846793005 + 1442695040888963407) % 2**64
+    )
+    return [state >> 33 for state in states]
 
 
 def length_max(pattern: str) -> int | None:
@@ -104,13 +167,10 @@ class Pattern:
     def settled(self, text: str, start: int) -> int:
         return start if self.reach is None else max(start, len(text) - self.reach)
 
-    def context(self, text: str, start: int) -> int:
-        return max(0, start - 1)
-
 
 def pattern(text: str) -> Pattern:
     """The detector of a pattern that an author wrote. Raises Wrong."""
-    expression = compiled(text)
+    expression = quick(text)
     if expression.fullmatch(b"") is not None:
         raise Wrong(f"{show(text)} matches the empty text", ALLOWED)
     longest = length_max(text)

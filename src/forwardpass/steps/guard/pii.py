@@ -4,6 +4,7 @@ Each kind has a pattern of bounded length, and where form is not enough a test. 
 that may still become one: what stands before it is decided.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Any, get_args
 
 from forwardpass.core.pipeline import Pii
+from forwardpass.core.secret_forms import SECRET_FORMS
 from forwardpass.steps.guard.cards import cards
 from forwardpass.steps.guard.patterns import characters, compiled
-from forwardpass.steps.guard.spans import Detector, Span
+from forwardpass.steps.guard.spans import HOLD_CHARACTERS_MAX, Search, Span
+from forwardpass.steps.guard.words import SCRIPTS_WITHOUT_SPACES
 
 ORDER: tuple[Pii, ...] = ("key", "email", "iban", "card", "ip", "phone")
 """Looked for in this order: what is the part of one kind is not told as another."""
@@ -23,15 +26,29 @@ Test = Callable[[str, int, int], tuple[int, int] | None]
 
 LOCAL_CHARACTERS_MAX = 64
 DOMAIN_CHARACTERS_MAX = 255
+_SPACED = "".join(
+    rf"\p{{{script}}}"
+    for script in (
+        "Latin", "Greek", "Cyrillic", "Armenian", "Georgian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi",
+        "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Ethiopic", "M",
+    )
+)  # fmt: skip
+_UNSPACED = "".join(
+    rf"\p{{{script}}}" for script in ("Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar")
+)
+"""Letters of scripts in which an address stands between others without a space: none goes on from one of these to another."""
 _LETTER = r"\p{L}\p{M}"
+_LABEL = rf"(?:[{_SPACED}0-9-]+|[{_UNSPACED}0-9-]+)"
+_DOMAIN = rf"@(?:{_LABEL}\.)+(?:xn--[A-Za-z0-9-]+|[{_SPACED}]{{2,24}}|[{_UNSPACED}]{{2,24}})"
+_LOCAL = "._%+'!#$&*^~-"  # in the part before the @, with letters and digits
 _HEX = "[0-9A-Fa-f]{1,4}"
 _FOUR = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
-_KEYS = (
-    "sk-[A-Za-z0-9_-]{20,200}", "[srp]k_(?:live|test)_[A-Za-z0-9]{16,200}", "(?:AKIA|ASIA)[0-9A-Z]{16}",
-    "gh[pousr]_[A-Za-z0-9]{36,255}", "github_pat_[A-Za-z0-9_]{22,255}", "glpat-[A-Za-z0-9_-]{20,64}",
-    "xox[abeoprs]-[A-Za-z0-9-]{10,250}", "AIza[0-9A-Za-z_-]{35}", "hf_[A-Za-z0-9]{30,64}", "npm_[A-Za-z0-9]{36}",
-    r"eyJ[A-Za-z0-9_-]{10,512}\.eyJ[A-Za-z0-9_-]{10,900}\.[A-Za-z0-9_-]{10,900}",
-)  # fmt: skip
+_KEY = "|".join(f"{form.begins}{form.goes_on}" for form in SECRET_FORMS)
+_KEY_BEGINS = "|".join(form.begins for form in SECRET_FORMS)
+_BETWEEN = r"[ ._\t\n\r-]{0,2}"  # the characters of an IBAN
+_PARTS = str.maketrans("", "", " ._\t\n\r-")
+_NUMBERED = re.compile(r"(?:\b(?:section|chapter|clause|paragraph|version|release|rev|ver|v|oid)\.?|==|§)\s*\Z", re.I)
+"""What stands before the number of a part or a version."""
 _IBAN_LENGTHS = {
     "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BI": 27, "BR": 29,
     "BY": 28, "CH": 21, "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DJ": 27, "DK": 18, "DO": 28, "EE": 20, "EG": 29,
@@ -64,7 +81,9 @@ class Form:
             begin = at + characters(data[at_byte:first])
             end = begin + characters(data[first:last])
             place = self.test(text, begin, end)
-            if place is None or place[0] < start:  # that was decided before
+            if place is not None and place[0] < start < begin:  # what stands before that was decided already
+                place = (start, place[1])
+            if place is None or place[0] < start:
                 resume = end if self.passes else begin + 1
                 yield Span(begin, end, resume, found=False)
             else:
@@ -77,97 +96,146 @@ class Form:
         match = self.growing.search(tail)
         return len(text) if match is None else len(text) - len(tail[match.start() :].decode())
 
-    def context(self, text: str, start: int) -> int:
-        return max(0, start - 1)
 
-
-def detector(kind: Pii) -> Detector:
+def detector(kind: Pii) -> Search:
     """What finds this kind. Raises Misconfigured without RE2."""
     if kind == "card":
         return cards()
     expression, growing, tail, test = _FORMS[kind]
-    return Form(compiled(expression), compiled(growing), tail, test, passes=kind == "ip")
+    return Form(compiled(expression), compiled(growing), tail, test, passes=kind in ("ip", "key"))
 
 
-def _any(text: str, start: int, end: int) -> tuple[int, int] | None:
+def _key(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """What begins with sk- is a name of many things: a key has digits, and capitals or many characters in a row."""
+    found = text[start:end]
+    if found.startswith("sk-") and not (
+        any(each.isdigit() for each in found) and (any(each.isupper() for each in found) or _LONG.search(found))
+    ):
+        return None
     return start, end
+
+
+_LONG = re.compile("[A-Za-z0-9]{32}")
 
 
 def _email(text: str, start: int, end: int) -> tuple[int, int] | None:
     """The pattern begins at the @; what may stand before it is gone through from there."""
+    if end - start > 1 + DOMAIN_CHARACTERS_MAX:
+        match = compiled(_DOMAIN).match(text[start : start + 1 + DOMAIN_CHARACTERS_MAX].encode())
+        if match is None:
+            return None
+        end = start + len(match[0].decode())
+    if start and text[start - 1] == '"':
+        opens = text.rfind('"', max(0, start - 2 - LOCAL_CHARACTERS_MAX), start - 1)
+        inside = text[opens + 1 : start - 1]
+        return (opens, end) if opens >= 0 and inside and "\n" not in inside and "\r" not in inside else None
     left = start
-    while left > 0 and start - left < LOCAL_CHARACTERS_MAX and _is_local(text[left - 1]):
+    is_unspaced = left > 0 and _is_unspaced(text[left - 1])
+    while left > 0 and start - left < LOCAL_CHARACTERS_MAX and _is_local(text[left - 1], is_unspaced):
         left -= 1
-    return (left, end) if left < start and end - start <= DOMAIN_CHARACTERS_MAX else None
+    first = left
+    while first < start and text[first] in "'*!#$&^~.%":
+        first += 1
+    left = first if first < start else left
+    return (left, end) if left < start else None
 
 
-def _is_local(character: str) -> bool:
-    return character.isalnum() or character in "._%+'-" or unicodedata.category(character).startswith("M")
+def _is_local(character: str, is_unspaced: bool) -> bool:
+    if character.isalpha():
+        return _is_unspaced(character) is is_unspaced
+    return character.isalnum() or character in _LOCAL or unicodedata.category(character).startswith("M")
 
 
-def _is_alphanumeric(text: str, place: int) -> bool:
-    return 0 <= place < len(text) and text[place].isalnum()
+def _is_unspaced(character: str) -> bool:
+    return (
+        SCRIPTS_WITHOUT_SPACES.match(character) is not None
+        or "\u1100" <= character <= "\u11ff"
+        or "가" <= character <= "힣"
+    )
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether what is next to this is one word with the character there."""
+    return 0 <= place < len(text) and text[place].isalnum() and not _is_unspaced(text[place])
 
 
 def _phone(text: str, start: int, end: int) -> tuple[int, int] | None:
     before = text[start - 1] if start else " "
-    if (
-        (before.isalnum() if text[start] != "+" else before.isdigit())
-        or before in "+."
-        or (end < len(text) and text[end].isdigit())
-    ):
+    if _goes_on(text, start - 1) or before in "+." or (end < len(text) and text[end].isdigit()):
         return None
     return start, end
 
 
 def _iban(text: str, start: int, end: int) -> tuple[int, int] | None:
     length = _IBAN_LENGTHS.get(text[start : start + 2].upper(), 0)
-    compact = text[start:end].replace(" ", "").upper()[:length]
-    if not length or len(compact) < length or _is_alphanumeric(text, start - 1):
+    compact = text[start:end].translate(_PARTS).upper()[:length]
+    if not length or len(compact) < length or _goes_on(text, start - 1):
         return None
     number = int((compact[4:] + compact[:4]).translate(_VALUES))
     right, left = start, length
     while left:
-        left -= text[right] != " "
+        left -= ord(text[right]) not in _PARTS
         right += 1
-    return (start, right) if number % 97 == 1 and not _is_alphanumeric(text, right) else None
+    return (start, right) if number % 97 == 1 and not _goes_on(text, right) else None
 
 
 def _ip(text: str, start: int, end: int) -> tuple[int, int] | None:
-    before = text[start - 1] if start else " "
-    after = text[end] if end < len(text) else " "
-    if before.isalnum() or before in ".:" or after.isalnum() or after == ":":
+    if _goes_on(text, start - 1) or _goes_on(text, end):
         return None
+    before = text[start - 1] if start else " "
     found = text[start:end]
-    if ":" not in found:
-        parts = found.split(".")
-        right = len(parts) == 4 and all(part == str(int(part)) and int(part) <= 255 for part in parts)
-        return (start, end) if right else None
+    right = _is_four(text, start, found) if ":" not in found else _is_six(text, start, end)
+    return (start, end) if right and before != "." else None
+
+
+def _is_four(text: str, start: int, found: str) -> bool:
+    """Four numbers that are not those of a version or of a part of a text."""
+    parts = found.split(".")
+    if len(parts) != 4 or not all(part == str(int(part)) and int(part) <= 255 for part in parts):
+        return False
+    before = text[max(0, start - 16) : start]
+    is_product = found.endswith(".0.0.0") and before[-1:] == "/" and before[-2:-1].isalpha()
+    return not is_product and _NUMBERED.search(before) is None
+
+
+def _is_six(text: str, start: int, end: int) -> bool:
+    """Of those with ``::``, which many languages have too, at least three groups, or one that everybody has."""
+    found, before = text[start:end], text[max(0, start - 2) : start]
+    if text[end : end + 1] == ":" or (
+        before[-1:] == ":" and (len(before) < 2 or before[0] in ":0123456789abcdefABCDEF")
+    ):
+        return False
     try:
         IPv6Address(found)
     except AddressValueError:
-        return None
-    return (start, end) if any(each.isalnum() for each in found) else None
+        return False
+    groups = sum(map(bool, found.split(":")))
+    if "::" not in found or groups >= 3 or "." in found:
+        return True
+    is_slice = before[-1:] == "[" and (before[:1].isalnum() or before[:1] in ("_", ")", "]")) and len(before) == 2
+    return (found == "::1" or found.lower().startswith("fe80::")) and groups > 0 and not is_slice
 
 
 _FORMS: dict[Pii, tuple[str, str, int, Test]] = {
     "email": (
-        rf"@(?:[{_LETTER}\p{{N}}-]+\.)+(?:xn--[A-Za-z0-9-]+|[{_LETTER}]{{2,24}})",
-        rf"(?:[{_LETTER}\p{{N}}._%+'-]+@?|@)[{_LETTER}\p{{N}}.-]*\z",
-        1 + LOCAL_CHARACTERS_MAX + DOMAIN_CHARACTERS_MAX + 1,
+        _DOMAIN,
+        rf"""(?:(?:"[^"\r\n]{{1,64}}"|[{_LETTER}\p{{N}}{_LOCAL}]+)(?:@[{_LETTER}\p{{N}}.-]*)?|"[^"\r\n]{{0,64}}"""
+        rf"""|@[{_LETTER}\p{{N}}.-]*)\z""",
+        2 + LOCAL_CHARACTERS_MAX + 1 + DOMAIN_CHARACTERS_MAX + 2,
         _email,
     ),
     "phone": (
-        r"\+[1-9](?:[ ().-]{0,2}[0-9]){6,14}|00[1-9](?:[ .-]?[0-9]){7,13}"
-        r"|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[0-9]{3}[ .-][0-9]{4}",
+        r"\+[1-9](?:[ ().-]{0,2}[0-9]){6,14}|00 ?[1-9][0-9]{0,2}[ .-](?:[ .-]?[0-9]){6,12}"
+        r"|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ -])[0-9]{3}[ .-][0-9]{4}"
+        r"|(?:1[ .-])?[2-9][0-9]{2}\.[2-9][0-9]{2}[ .-][0-9]{4}",
         r"[+(0-9](?:[ ().-]{0,2}[0-9]){0,16}[ ().-]{0,2}\z",
         56,
         _phone,
     ),
     "iban": (
-        r"(?i)\b[a-z]{2}[0-9]{2}(?: ?[a-z0-9]){11,30}",
-        r"(?i)[a-z](?:[a-z](?:[0-9](?:[0-9](?: ?[a-z0-9]){0,31} ?)?)?)?\z",
-        72,
+        rf"(?i)\b[a-z]{{2}}[0-9]{{2}}(?:{_BETWEEN}[a-z0-9]){{11,30}}",
+        rf"(?i)[a-z](?:[a-z](?:[0-9](?:[0-9](?:{_BETWEEN}[a-z0-9]){{0,31}}{_BETWEEN})?)?)?\z",
+        112,
         _iban,
     ),
     "ip": (
@@ -177,6 +245,11 @@ _FORMS: dict[Pii, tuple[str, str, int, Test]] = {
         80,
         _ip,
     ),
-    "key": (rf"\b(?:{'|'.join(_KEYS)})", r"[A-Za-z0-9_.-]+\z", 2600, _any),
+    "key": (
+        rf"\b(?:{_KEY})",
+        rf"\b(?:(?:{_KEY_BEGINS})[A-Za-z0-9_.-]*|[A-Za-z0-9_-]{{1,12}})\z",
+        HOLD_CHARACTERS_MAX,
+        _key,
+    ),
 }  # fmt: skip
 assert {*get_args(Pii)} == {*ORDER}, "every kind has its place"

@@ -19,14 +19,18 @@ class Span(NamedTuple):
     found: bool = True
 
 
-class Detector(Protocol):
-    """Finds places in a text. A place is looked at with the character before it, as ``context`` says, and what follows."""
+class Search(Protocol):
+    """Finds places in one reading of a text."""
 
     def find(self, text: str, start: int) -> Iterator[Span]:
         """The candidates that begin at ``start`` or later, the leftmost first, none over another that was found."""
 
     def settled(self, text: str, start: int) -> int:
         """Up to here what begins at ``start`` or later is decided, whatever is still to come behind ``text``."""
+
+
+class Detector(Search, Protocol):
+    """Finds places in a text. A place is looked at with the characters before it, as ``context`` says, and what follows."""
 
     def context(self, text: str, start: int) -> int:
         """From where ``text`` must be kept for what begins at ``start``."""

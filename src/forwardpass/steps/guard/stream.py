@@ -3,11 +3,11 @@
 The pieces that leave, one behind the other, are the text as guards would have left it as a whole, however it was cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from forwardpass.steps.guard.checks import Check, blocked
-from forwardpass.steps.guard.spans import HOLD_CHARACTERS_MAX, MATCHES_MAX, Detector
+from forwardpass.steps.guard.checks import Check, blocked, is_of_length
+from forwardpass.steps.guard.spans import HOLD_CHARACTERS_MAX, MATCHES_MAX, Detector, Span, TooMany
 
 LOOK_AGAIN_CHARACTERS = 4096
 """While more is held, it is looked at again once it has grown by an eighth: so that no hold costs more than a few looks."""
@@ -28,7 +28,9 @@ class StreamGuard:
         self._counts: dict[str, int] = {}
         self._stages: list[_Stage] = []
         for check in checks:
-            if check.whole is not None or check.value is not None:
+            if is_of_length(check.guard):
+                self._stages.append(_Length(check, self._counts))
+            elif check.whole is not None or check.value is not None:
                 self._stages.append(_Whole(check, self._counts))
             else:
                 self._stages += [_Places(check, each, mask, self._counts) for each, mask in check.places]
@@ -77,7 +79,7 @@ class _Places:
         settled = len(self._text) if last else self._detector.settled(self._text, self._start)
         pieces: list[str] = []
         position = self._start
-        for span in self._detector.find(self._text, position) if settled > position else ():
+        for span in self._spans(position) if settled > position else ():
             if span.start >= settled and not last:
                 break
             self._candidates += 1
@@ -91,6 +93,13 @@ class _Places:
         self._text, self._start = self._text[kept:], end - kept
         return "".join(pieces)
 
+    def _spans(self, position: int) -> Iterator[Span]:
+        try:
+            yield from self._detector.find(self._text, position)
+        except TooMany:
+            self._candidates = MATCHES_MAX + 1
+            self._refuse_if_too_many()
+
     def _seen(self, text: str) -> str:
         name, mode = self._check.guard.name, self._check.guard.mode
         self._counts[name] = self._counts.get(name, 0) + 1
@@ -101,6 +110,35 @@ class _Places:
     def _refuse_if_too_many(self) -> None:
         if self._candidates > MATCHES_MAX and self._check.guard.mode in ("block", "mask"):
             raise blocked(self._check.guard)
+
+
+class _Length:
+    """Counts: a text is held until it is long enough, and ended where it becomes too long."""
+
+    def __init__(self, check: Check, counts: dict[str, int]) -> None:
+        self._check, self._counts = check, counts
+        self._held = ""
+        self._size = 0
+        self._told = False
+
+    def feed(self, text: str, *, last: bool) -> str:
+        guard = self._check.guard
+        low, high = guard.length_min or 0, guard.length_max
+        self._size += len(text)
+        if (high is not None and self._size > high) or (last and self._size < low):
+            if not self._told:
+                self._told = True
+                self._counts[guard.name] = self._counts.get(guard.name, 0) + 1
+            if guard.mode == "block":
+                raise blocked(guard)
+        if guard.mode != "block":
+            return text
+        text, self._held = self._held + text, ""
+        if self._size < low:
+            if len(text) > HOLD_CHARACTERS_MAX:
+                raise blocked(guard)
+            self._held, text = text, ""
+        return text
 
 
 class _Whole:

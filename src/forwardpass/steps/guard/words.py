@@ -1,7 +1,6 @@
-"""Lists of words, found however they are written: upper or lower case, in any Unicode form, with invisible characters inside.
+"""Lists of words, found however they are written: upper or lower case, in any Unicode form.
 
-A text is *folded* character by character (NFKD and case folding); what is invisible becomes one mark, which joins
-letters to one word and parts them as well: both readings are looked at.
+A reading of a text, in which nothing is invisible, is *folded* character by character (NFKD and case folding).
 """
 
 import re
@@ -15,30 +14,22 @@ from typing import Any, NamedTuple
 
 from forwardpass.core.errors import show
 from forwardpass.steps.guard.patterns import expression_of, matches
+from forwardpass.steps.guard.readings import visible
 from forwardpass.steps.guard.spans import Span
 from forwardpass.steps.options import Wrong
 
 WORD_CHARACTERS_MAX = 256
 BETWEEN_MAX = 4  # characters between two words of a phrase
 MARKS_MAX = 64
-UNSEEN_MAX = 8  # between two characters of a word in a script without spaces
-_UNSEEN = "\u200b"
-_UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
-_SCRIPTS_WITHOUT_SPACES = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
-)
+SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
 class _Folds(dict[int, str]):
     """What each character becomes; filled as characters are met."""
 
     def __missing__(self, number: int) -> str:
-        character = chr(number)
-        if unicodedata.category(character) == "Cf" or character in _UNSEEN_LETTERS or _is_selector(number):
-            made = _UNSEEN
-        else:
-            plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
-            made = _one_kind(plain)
+        plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", chr(number)).casefold())
+        made = _one_kind(plain)
         if len(self) < _FOLDS_MAX:
             self[number] = made
         return made
@@ -55,10 +46,6 @@ def _one_kind(fold: str) -> str:
     return "".join(each for each in fold if _shapes()[ord(each)] != " ") if "w" in shapes else " "
 
 
-def _is_selector(number: int) -> bool:
-    return 0xFE00 <= number <= 0xFE0F or 0xE0100 <= number <= 0xE01EF
-
-
 @cache
 def _folds() -> _Folds:
     return _Folds()
@@ -69,7 +56,7 @@ class _Shapes(dict[int, str]):
 
     def __missing__(self, number: int) -> str:
         character = chr(number)
-        made = "w" if character.isalnum() or character == _UNSEEN else " "
+        made = "w" if character.isalnum() else " "
         if unicodedata.category(character).startswith("M"):
             made = "m" if unicodedata.combining(character) else "w"
         if len(self) < _FOLDS_MAX:
@@ -145,20 +132,8 @@ class Words:
     def settled(self, text: str, start: int) -> int:
         plain, shape = folded(text)
         places = _Places(text, plain)
-        place = len(plain)
-        if self.allowed:
-            return max(start, places.start(shape.rfind(" ") + 1))
-        needed = self.reach
-        while place > 0 and needed > 0:
-            place -= 1
-            needed -= plain[place] != _UNSEEN
+        place = shape.rfind(" ") + 1 if self.allowed else max(0, len(plain) - self.reach)
         return max(start, places.start(place))
-
-    def context(self, text: str, start: int) -> int:
-        place = start - 1
-        while place > 0 and _folds()[ord(text[place])] in ("", _UNSEEN):
-            place -= 1
-        return max(0, place)
 
     def _found(self, plain: Folded, position: int, places: "_Places") -> Iterator[Span]:
         end = 0
@@ -188,34 +163,22 @@ class Words:
 
     def _words(self, plain: Folded, position: int) -> Iterator[tuple[int, int]]:
         """Words and phrases between borders. The first word of the text may begin before ``position``, and is passed over."""
-        if not self.allowed and _UNSEEN not in plain.text and self._holds_none(plain.text):
+        if not self.allowed and self._holds_none(plain.text):
             return
         for match in _WORD.finditer(plain.shape):
             first, last = match.span()
             if first < position:
                 continue
-            word = plain.text[first:last]
+            rests = self.phrases.get(plain.text[first:last])
             if self.allowed:
-                if not self._is_listed(word):
+                if rests is None:
                     yield first, last
-                continue
-            rests = self.phrases.get(word.replace(_UNSEEN, "") if _UNSEEN in word else word)
-            end = None if rests is None else _phrase_end(plain, last, rests)
-            if end is None and _UNSEEN in word and self._is_listed(word):
-                end = last
-            if end is not None:
+            elif rests is not None and (end := _phrase_end(plain, last, rests)) is not None:
                 yield first, end
 
     def _holds_none(self, text: str) -> bool:
         """Whether no word of the text begins an entry: the quick look, which most texts end with."""
         return self.phrases.keys().isdisjoint(text.translate(_spaced()).split())
-
-    def _is_listed(self, word: str) -> bool:
-        whole = () in self.phrases.get(word.replace(_UNSEEN, ""), ())
-        if whole or _UNSEEN not in word:
-            return whole
-        parts = [part for part in word.split(_UNSEEN) if part]
-        return (all if self.allowed else any)(() in self.phrases.get(part, ()) for part in parts)
 
 
 class _Places:
@@ -250,7 +213,7 @@ def _phrase_end(plain: Folded, end: int, rests: list[tuple[str, ...]]) -> int | 
         place = end
         for word in rest:
             match = next((m for gap in range(1, BETWEEN_MAX + 1) if (m := _WORD.match(plain.shape, place + gap))), None)
-            if match is None or plain.text[match.start() : match.end()].replace(_UNSEEN, "") != word:
+            if match is None or plain.text[match.start() : match.end()] != word:
                 break
             place = match.end()
         else:
@@ -258,25 +221,44 @@ def _phrase_end(plain: Folded, end: int, rests: list[tuple[str, ...]]) -> int | 
     return None
 
 
-def words(entries: Iterable[str], *, allowed: bool) -> Words:
-    """The detector of a list. Raises Wrong for an entry without a letter or digit, or one too long."""
+class Entry(NamedTuple):
+    """A word or phrase of a list: ``text`` as words are compared, and its words."""
+
+    text: str
+    parts: tuple[str, ...]
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is found within longer runs, too."""
+        return SCRIPTS_WITHOUT_SPACES.search(self.text) is not None
+
+
+def entry(given: str, *, allowed: bool) -> Entry:
+    """Raises Wrong for one without a letter or digit, one too long, and one of which a part would not be compared."""
+    plain, shape = folded(visible(given).strip())
+    parts = tuple(plain[word.start() : word.end()] for word in _WORD.finditer(shape))
+    if not parts or not 0 < len(given) <= WORD_CHARACTERS_MAX:
+        raise Wrong(show(given), f"a word or phrase of 1 to {WORD_CHARACTERS_MAX} characters, with a letter or digit")
+    if shape[0] == " " or shape[-1] == " ":
+        raise Wrong(show(given), "a word or phrase that begins and ends with a letter or digit: for others use deny")
+    if max(map(len, re.findall(" +", shape)), default=0) > BETWEEN_MAX:
+        raise Wrong(show(given), f"a phrase with at most {BETWEEN_MAX} other characters between its words")
+    if allowed and len(parts) > 1:
+        raise Wrong(show(given), "a single word: what is allowed is compared word by word")
+    return Entry(plain, parts)
+
+
+def words(entries: Iterable[Entry], *, allowed: bool) -> Words:
+    """The detector of a list."""
     phrases: dict[str, list[tuple[str, ...]]] = {}
     inside: list[str] = []
     reach = 0
-    for entry in entries:
-        plain, shape = folded("".join(each for each in entry if _folds()[ord(each)] != _UNSEEN))
-        parts = [plain[word.start() : word.end()] for word in _WORD.finditer(shape)]
-        if not parts or not 0 < len(entry) <= WORD_CHARACTERS_MAX:
-            raise Wrong(
-                show(entry), f"a word or phrase of 1 to {WORD_CHARACTERS_MAX} characters, with a letter or digit"
-            )
-        if not allowed and _SCRIPTS_WITHOUT_SPACES.search(plain):
-            inside.append(f"{_UNSEEN}{{0,{UNSEEN_MAX}}}".join(map(re.escape, plain)))
-        elif allowed and len(parts) > 1:
-            raise Wrong(show(entry), "a single word: what is allowed is compared word by word")
+    for each in entries:
+        if each.is_inside and not allowed:
+            inside.append(re.escape(each.text))
         else:
-            phrases.setdefault(parts[0], []).append(tuple(parts[1:]))
-        reach = max(reach, len(plain) + BETWEEN_MAX * len(parts) + 1)
+            phrases.setdefault(each.parts[0], []).append(each.parts[1:])
+        reach = max(reach, len(each.text) + BETWEEN_MAX * len(each.parts) + 1)
     for rests in phrases.values():
         rests.sort(key=len, reverse=True)
     pattern = "|".join(sorted(inside, key=len, reverse=True))

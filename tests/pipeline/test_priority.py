@@ -1,10 +1,11 @@
 import pytest
 
-from forwardpass.batching.classes import NAMES, priority_of, rank_of
+from forwardpass.batching.shares import NAMES, rank_of
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.errors import Code, Refused
 from forwardpass.core.request import Request
 from forwardpass.core.timeline import Timeline
+from forwardpass.pipeline.priority import priority_of
 
 
 def asked(priority: int, caller: Caller) -> Request:
