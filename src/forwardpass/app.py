@@ -33,7 +33,7 @@ from forwardpass.ingress.admin import admin_limits, admin_plane
 from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
-from forwardpass.ingress.sockets import at_path, at_port
+from forwardpass.ingress.sockets import at_path, at_port, in_url
 from forwardpass.ingress.tls import Certificates
 from forwardpass.observe.metrics import Metrics, Samples
 from forwardpass.observe.receipts import Receipts
@@ -322,9 +322,9 @@ class App:
         scheme = "https" if self.settings.data.tls_certificate else "http"
         admin_scheme = "http" if self.settings.admin.host in LOOPBACK else scheme
         self.addresses = Addresses(
-            f"{scheme}://{_in_url(self.settings.data.host)}:{self.http.listeners.port}",
-            f"{admin_scheme}://{_in_url(self.settings.admin.host)}:{self.admin.listeners.port}",
-            f"{_in_url(self.settings.data.host)}:{self.grpc.listeners.port}" if self.grpc is not None else "",
+            f"{scheme}://{in_url(self.settings.data.host)}:{self.http.listeners.port}",
+            f"{admin_scheme}://{in_url(self.settings.admin.host)}:{self.admin.listeners.port}",
+            f"{in_url(self.settings.data.host)}:{self.grpc.listeners.port}" if self.grpc is not None else "",
         )
         self.started.set()
 
@@ -383,10 +383,6 @@ def _allow_files(connections_max: int) -> None:
         text = f"found {connections_max}; this process may open {hard} files (ulimit -n)"
         allowed = f"at most {max(0, hard - FILES_BESIDE)}"
         raise Misconfigured(Code.SETTINGS_INVALID, (Problem("settings", "limits.connections_max", text, allowed),))
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 async def _either(event: asyncio.Event, timeout_s: float) -> None:

@@ -40,11 +40,14 @@ class ScriptedExecutor:
     batches: list[list[bytes]] = field(default_factory=list)
     held: list[tuple[Sequence[Item], "asyncio.Future[Outcome]"]] = field(default_factory=list)
     vacancy: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: int = 0
 
     def __post_init__(self) -> None:
         self.vacancy.set()
 
     async def vacant(self, ahead_at: float | None) -> None:
+        self.asked += 1
+        assert self.asked < 10_000, "it is asked for ever"
         await self.vacancy.wait()
 
     def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":

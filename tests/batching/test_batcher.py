@@ -313,3 +313,23 @@ def test_what_a_batch_cost_is_what_its_worker_says_and_at_most_as_much_again_if_
             assert made.forecast.model.predict_s(1.0) == pytest.approx(learnt_s)
 
     asyncio.run(run())
+
+
+def test_a_worker_that_is_free_before_the_books_say_so_takes_what_is_urgent_at_once() -> None:
+    """Its batch was answered and the batcher has not looked yet: to ask it again and again would stop the event loop."""
+
+    async def run() -> None:
+        async with bench(hold=True) as made:
+            made.forecast.workers.count = 2  # the other one is not there: only this one can take it
+            for _ in range(2):
+                made.forecast.model.observe(1.0, 1.0)
+            slow, urgent = item(), item(data=b"urgent", deadline=made.clock() + 0.5)
+            made.queue.put([slow])
+            await turns()
+            made.executors[0].vacancy.set()  # idle again, and nobody was told
+            await turns()
+            made.queue.put([urgent])
+            await asyncio.wait_for(turns(), 5.0)
+            assert made.executors[0].batches == [[b"x"], [b"urgent"]]
+
+    asyncio.run(run())

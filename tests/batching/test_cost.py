@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from forwardpass.batching.cost import CONFIDENT_BATCHES, STRANGE_BATCHES, CostModel
@@ -53,3 +55,28 @@ def test_a_version_that_became_faster_or_slower_is_known_after_a_few_batches(pac
 def test_one_batch_that_was_slow_once_is_forgotten_soon() -> None:
     model = learnt(*LINE * 20, (8, 10.0), *LINE * 2)
     assert model.predict_s(20) < 2 * 0.022
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_among_batches_of_nearly_one_cost_is_no_line(seed: int) -> None:
+    """10 ms each, a fifth more or less."""
+    chance = random.Random(seed)
+    model = CostModel()
+    for _ in range(100):
+        model.observe(100_000 * (1 + chance.uniform(-0.001, 0.001)), 0.010 * chance.uniform(0.8, 1.2))
+        assert model.predict_s(100_000) <= 0.0121
+        assert model.predict_s(50_000) <= 0.0121
+
+
+def test_one_cost_that_was_made_up_does_not_spoil_what_was_learnt() -> None:
+    honest = [(cost, 0.001 * cost) for cost in (1.0, 20.0, 50.0, 100.0)]
+    model = learnt(*honest * 50, (1e12, 0.05))
+    assert 0.0 < model.predict_s(1e12) < 10.0
+    for cost, seconds in honest * 50:
+        model.observe(cost, seconds)
+    assert model.predict_s(100.0) == pytest.approx(0.1, rel=0.3)
+
+
+def test_one_batch_that_took_a_minute_is_no_new_pace() -> None:
+    model = learnt(*[(32, 0.010)] * 200, (32, 60.0))
+    assert model.predict_s(32) <= 0.011

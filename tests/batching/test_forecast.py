@@ -91,3 +91,10 @@ def test_clients_come_back_in_one_to_five_seconds_and_not_at_once() -> None:
         told = {retry_after_s(wait_s) for _ in range(50)}
         assert RETRY_MIN_S <= min(told) < max(told) <= RETRY_MAX_S
         assert len(told) > 1
+
+
+def test_what_one_worker_alone_may_run_waits_for_that_one() -> None:
+    made = forecast(2)
+    made.workers.begin(0, 100.0, 20.0)
+    assert made.wait_and_run_s(100.0, ONE, 1)[0] == 0.0
+    assert made.wait_and_run_s(100.0, ONE, 0)[0] == pytest.approx(20.0)

@@ -11,6 +11,7 @@ from tests.batching.making import item
 
 from forwardpass.batching.forecast import HEADROOM, Forecast
 from forwardpass.batching.queue import Queue
+from forwardpass.batching.ticket import Ticket
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Batch
@@ -299,3 +300,96 @@ async def test_nothing_holds_the_bytes_of_a_request_that_has_left(leave: str) ->
             waiting.discard([one])
         del one
     assert not any(data() for data in gone)
+
+
+@in_loop
+async def test_when_nobody_is_in_time_a_batch_is_filled_all_the_same() -> None:
+    """The prediction may be wrong; and no more are ended than a full batch displaces."""
+    forecast, clock = Forecast(Batch(rows_max=4)), FakeClock()
+    for _ in range(2):
+        forecast.model.observe(4.0, 10.0)
+    waiting = queue(forecast=forecast, clock=clock)
+    late = [item(deadline=1002.0 + number) for number in range(6)]
+    waiting.put(late)
+    assert taken(waiting, 4) == late[:4]
+    assert not any(one.ticket.done for one in late)
+
+
+@pytest.mark.parametrize(("in_time", "ended"), [(1, 0), (3, 0), (4, 4)])
+@in_loop
+async def test_who_is_late_has_the_places_that_are_left_and_only_a_full_batch_ends_some(
+    in_time: int, ended: int
+) -> None:
+    forecast = Forecast(Batch(rows_max=4))
+    for _ in range(2):
+        forecast.model.observe(4.0, 10.0)
+    waiting = queue(forecast=forecast)
+    late, good = [item(deadline=1002.0) for _ in range(10)], [item() for _ in range(in_time)]
+    waiting.put([*late, *good])
+    batch = taken(waiting, 4)
+    assert (batch[:in_time], len(batch)) == (good, 4)
+    assert sum(one.ticket.done for one in late) <= max(4, ended) and waiting.items + 4 + sum(
+        one.ticket.done for one in late
+    ) == 10 + in_time
+
+
+@in_loop
+async def test_a_lone_request_is_taken_while_some_worker_is_free() -> None:
+    forecast = Forecast(Batch(rows_max=1), 4)
+    for _ in range(2):
+        forecast.model.observe(1.0, 60.0)
+    forecast.workers.begin(0, 1000.0, 60.0)
+    waiting = queue(forecast=forecast)
+    waiting.put([item(deadline=1000.5)])
+    with pytest.raises(Failed):
+        waiting.put([item(deadline=1000.5)])
+
+
+@in_loop
+async def test_other_shapes_that_would_be_served_later_do_not_count() -> None:
+    """A batch takes 10 ms and 1 ms a row; of 60 shapes that another tenant asks, sheddable ones and its own wait."""
+    forecast = Forecast(Batch(rows_max=32))
+    for cost in (1, 8, 32) * 4:
+        forecast.model.observe(cost, 0.010 + 0.001 * cost)
+    waiting = queue(forecast=forecast)
+    for number in range(60):
+        waiting.put([item(priority=9 if number % 2 else 5, key=number, tenant="noisy")])
+    waiting.put([item(priority=5, key="k", tenant="quiet", deadline=1000.2)])
+    waiting.put([item(priority=1, key="k", tenant="quiet", deadline=1000.05)])
+
+
+@in_loop
+async def test_a_requests_own_batches_are_no_wait() -> None:
+    forecast = one_a_second()
+    forecast.workers.begin(0, 1000.0, 0.01)
+    waiting = queue(Limits(wait_max_s=5.0), forecast)
+    ticket, parts = Ticket(8, 1300.0), [item() for _ in range(8)]
+    for one in parts:
+        one.ticket = ticket
+    waiting.put(parts)
+    with pytest.raises(Failed, match=r"queue\.wait_max_s"):
+        waiting.put([item()])
+
+
+@in_loop
+async def test_what_comes_back_from_a_lost_worker_is_not_charged_again() -> None:
+    waiting = queue()
+    waiting.put([item(10, tenant="unlucky")])
+    for tenant in ("lucky", "unlucky"):
+        waiting.put([item(10, tenant=tenant) for _ in range(2)])
+    lost = taken(waiting, 1)
+    assert [one.tenant for one in lost] == ["unlucky"]
+    waiting.put_back(lost)
+    assert [taken(waiting, 1)[0].tenant for _ in range(4)] == ["unlucky", "lucky", "unlucky", "lucky"]
+
+
+@in_loop
+async def test_waiting_for_company_ends_in_time_for_the_deadline() -> None:
+    forecast = Forecast(Batch(rows_max=8, wait_ms=250))
+    for _ in range(2):
+        forecast.model.observe(1.0, 0.04)
+    waiting = queue(forecast=forecast)
+    waiting.put([item(deadline=1000.2)])
+    view = waiting.view(1000.0)
+    assert view is not None and view.spare_s == pytest.approx(0.2 - HEADROOM * 0.04)
+    assert waiting.predicted_wait_s() == pytest.approx(0.25)

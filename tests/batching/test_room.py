@@ -121,3 +121,24 @@ async def test_nobody_leaves_for_a_request_that_is_refused_all_the_same() -> Non
         waiting.put([item(priority=5, deadline=1001.0)])
     assert refused.value.code is Code.QUEUE_WAIT_TOO_LONG
     assert await shed(items) == [False, False]
+
+
+@in_loop
+async def test_a_request_whose_leaving_would_take_its_tenant_below_the_newcomer_stays() -> None:
+    large, small = item(10, tenant="a"), item(1, tenant="a", deadline=2000.0)
+    waiting = filled(Limits(rows_max=12), large, small)
+    waiting.put([item(2, tenant="b")])
+    assert await shed([large, small]) == [False, True]
+    with pytest.raises(Failed) as refused:
+        waiting.put([item(tenant="c")])
+    assert refused.value.code is Code.QUEUE_FULL
+    assert await shed([large]) == [False]
+
+
+@in_loop
+async def test_all_that_can_be_shed_makes_room_for_what_an_empty_queue_would_take() -> None:
+    items = [item(priority=9) for _ in range(3)]
+    waiting = filled(Limits(rows_max=4), *items)
+    waiting.put([item(7, priority=1)])
+    assert await shed(items) == [True, True, True]
+    assert waiting.rows == 7

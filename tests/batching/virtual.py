@@ -29,7 +29,7 @@ class _Jumping(selectors.SelectSelector):
         self.passed_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.passed_s += timeout or 0.0
+        self.passed_s += max(timeout or 0.0, 1e-7)  # a timer that is due by less than the clock can say is reached, too
         return super().select(0)
 
 
@@ -78,7 +78,7 @@ class Machine:
         loop = asyncio.get_running_loop()
         starts_s = max(loop.time(), self._free_s)
         pace = self.pace * self._chance.uniform(1.0 - self.noise, 1.0 + self.noise)
-        self._free_s = starts_s + pace * (self.fixed_s + self.per_row_s * sum(item.rows for item in items))
+        self._free_s = starts_s + pace * (self.fixed_s + self.per_row_s * sum(item.cost for item in items))
         future: asyncio.Future[Outcome] = loop.create_future()
         self._sent.append(future)
         loop.call_at(starts_s, self._begin, items)
@@ -109,6 +109,8 @@ class Client:
     deadline_s: float = 0.2
     retries: int = 0
     seed: int = 1
+    costs: tuple[float, ...] = (1.0,)  # of its requests, in turn
+    keys: int = 1  # of so many, in turn
     outcomes: list[tuple[float, Code | None, float]] = field(default_factory=list)
     """When it was first asked, how it ended, how long that took; None is an answer in time."""
 
@@ -141,6 +143,7 @@ class Place:
         self.batcher = Batcher(self.queue, forecast, Quarantine(60.0, self.clock), self.clock)
         self.deadlines = Deadlines(self.clock)
         self.deepest_rows = 0
+        self._asked = 0
 
     async def load(self, clients: Sequence[Client]) -> None:
         """Until everything that these ask has ended."""
@@ -169,7 +172,9 @@ class Place:
     async def answer(self, client: Client) -> Code | None:
         now = self.clock()
         ticket = Ticket(1, now + client.deadline_s)
-        item = Item(ticket, 0, [b""], [()], 1, 1.0, 8, None, client.priority, now, tenant=client.tenant)
+        self._asked += 1
+        cost, key = client.costs[self._asked % len(client.costs)], self._asked % client.keys or None
+        item = Item(ticket, 0, [b""], [()], 1, cost, 8, key, client.priority, now, tenant=client.tenant)
         try:
             self.queue.put([item])
             self.deepest_rows = max(self.deepest_rows, self.queue.rows)
@@ -190,6 +195,7 @@ def loaded(
     noise: float = 0.0,
     preprocess_s: float = 0.0,
     limits: Limits | None = None,
+    batch: Batch | None = None,
     slow_from_s: float = 0.0,
     slow_until_s: float = 0.0,
     slow_pace: float = 1.0,
@@ -202,7 +208,7 @@ def loaded(
         for machine in made:
             loop.call_later(slow_from_s, setattr, machine, "pace", slow_pace)
             loop.call_later(slow_until_s, setattr, machine, "pace", 1.0)
-        place = Place(made, Batch(rows_max=8), limits or Limits())
+        place = Place(made, batch or Batch(rows_max=8), limits or Limits())
         await place.load(clients)
         return place
 

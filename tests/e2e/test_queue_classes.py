@@ -110,4 +110,4 @@ def test_a_key_may_ask_for_its_class_and_lower_ones(tmp_path: Path) -> None:
         "critical": 403, "standard": 200, "sheddable": 200
     }  # fmt: skip
     error = json.loads(replies["critical"].body)["error"]
-    assert (error["code"], error["field"]) == ("forbidden", "priority")
+    assert (error["code"], error["field"]) == ("forbidden", "X-Priority")

@@ -1,5 +1,6 @@
 """Guards on text that comes in pieces: what leaves is what would have left of the whole, and never what is masked."""
 
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,17 @@ def test_the_length_of_a_stream_is_counted(text: str, count: int) -> None:
     guard = StreamGuard([check(mode="flag", length_min=3, length_max=5)])
     assert "".join([*map(guard.feed, text), guard.flush()]) == text
     assert guard.counts.get("g", 0) == count
+
+
+@pytest.mark.alone
+def test_invisible_characters_one_by_one_cost_no_more_than_others() -> None:
+    def took_s(character: str) -> float:
+        guard, began = StreamGuard([check(words=("badger",))]), time.process_time()
+        for _ in range(6000):
+            guard.feed(character)
+        return time.process_time() - began
+
+    assert took_s("\u200b") < 10 * took_s("é") + 0.5
 
 
 def test_a_check_of_the_whole_text_lets_nothing_out_before_it_is_right() -> None:

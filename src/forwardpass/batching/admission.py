@@ -50,9 +50,9 @@ class Admission:
             kinds = len(contents.groups) + (1 if len(items) == 1 else len({item.key for item in items}))
             count = len(contents.items) + len(items)
             ends_s = self._forecast.ends_in_s(now, contents.rows + rows, contents.cost + cost, count, kinds)
-            if ends_s <= limits.wait_max_s and ends_s * HEADROOM <= items[0].ticket.deadline - now:
-                if items[0].held is None:
-                    return  # behind all that waits, too: no need to know who is before whom
+            in_time = ends_s <= limits.wait_max_s and ends_s * HEADROOM <= items[0].ticket.deadline - now
+            if in_time and items[0].held is None:
+                return  # behind all that waits, too: no need to know who is before whom
         newcomer = Newcomer(items, rows, size, cost)
         over = self._over(newcomer)
         ahead = self._contents.ahead_of(newcomer.items[0])

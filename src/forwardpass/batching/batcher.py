@@ -18,16 +18,16 @@ from forwardpass.batching.executed import Executed
 from forwardpass.batching.forecast import Forecast, Underway
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
-from forwardpass.batching.quarantine import Quarantine, digest
+from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import lost as lost_sequence
+from forwardpass.batching.spent import Spent
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.timeline import BatchReport
 
 REPORTS_KEPT = 256
-WAY_S = 0.005  # to the worker and back, at least, if the event loop saw so much
 _log = logging.getLogger("forwardpass.batching")
 
 
@@ -79,7 +79,7 @@ class Batcher:
         self._probes = Probes(queue, clock)
         self._clock = clock
         self._ids = count(1)
-        self._ended_s: dict[int, float] = {}  # by worker, when it had ended its last batch, as it says
+        self._spent = Spent()
 
     async def run(self, executors: Sequence[Executor]) -> None:
         async with asyncio.TaskGroup() as loops:
@@ -159,11 +159,17 @@ class Batcher:
                 outcome = await future
             finally:
                 busy_s = self._forecast.workers.end(underway, self._clock())
-            self._learn(items, outcome, report, self._cost_s(outcome, underway, busy_s))
+            begun, before_s = outcome.begun, outcome.preprocess_s
+            ended_s = begun + outcome.execute_s + outcome.postprocess_s
+            spent_s = self._spent.seconds(
+                underway.worker, begun, ended_s, before_s, sent_s=underway.sent_s, now=self._clock(), seen_s=busy_s
+            )
+            self._learn(items, outcome, report, spent_s)
             self._scatter(items, outcome, report)
         except WorkerLost as lost:
             if lost.nobodys:
-                await self._suspect(items, busy_s)
+                self._forecast.model.observe(sum([item.cost for item in items]), busy_s)
+                await self._quarantine.suspect_all(items, busy_s)
             self._after_loss(items, lost)
             report.outcome = lost.code.value
         except asyncio.CancelledError:
@@ -176,24 +182,6 @@ class Batcher:
             for item in items:
                 item.ticket.finish(Failed(Code.INTERNAL, "the batch could not be completed"))
         self.reports.append(report)
-
-    def _cost_s(self, outcome: Outcome, underway: Underway, busy_s: float) -> float:
-        """For how long the worker was at this batch, and the way there and back.
-
-        The way is what the event loop saw beyond that, up to as much again: its own delays must not become the prediction,
-        or a front that is short of time would refuse what an idle worker could do.
-        """
-        own_s = self._own_s(outcome, underway)
-        return busy_s if own_s is None else max(own_s, min(busy_s, own_s + max(own_s, WAY_S)))
-
-    def _own_s(self, outcome: Outcome, underway: Underway) -> float | None:
-        """For how long the worker says that it was at this batch and at nothing else; None when that cannot be."""
-        ended_s = outcome.begun + outcome.execute_s + outcome.postprocess_s
-        if not underway.sent_s <= outcome.begun <= ended_s <= self._clock():
-            return None
-        own_s = ended_s - max(outcome.begun - outcome.preprocess_s, self._ended_s.get(underway.worker, 0.0))
-        self._ended_s[underway.worker] = ended_s
-        return own_s if own_s > 0.0 else None
 
     def _learn(self, items: list[Item], outcome: Outcome, report: BatchReport, busy_s: float) -> None:
         report.preprocess_s = outcome.preprocess_s
@@ -217,15 +205,6 @@ class Batcher:
             else:
                 part.batch = report
                 item.ticket.deliver(item.part, part)
-
-    async def _suspect(self, items: list[Item], busy_s: float) -> None:
-        """Nobody waited for these any more: nobody is blamed, but what they cost so far is learnt, and what they were."""
-        self._forecast.model.observe(sum([item.cost for item in items]), busy_s)
-        inputs = [(item.columns, item.shapes, item.rows) for item in items]
-        digests = await asyncio.to_thread(lambda: [digest(*each) for each in inputs])
-        self._quarantine.suspect(digests)
-        if len(digests) == 1:
-            self._quarantine.slow(digests[0], busy_s)
 
     def _after_loss(self, items: list[Item], lost: WorkerLost) -> None:
         """Each member runs again alone on a fresh worker; the one that is lost twice is the one to blame.

@@ -11,7 +11,8 @@ HALF_LIFE_BATCHES = 50.0
 CONFIDENT_BATCHES = 2  # the first one alone may have been slow for reasons of its own
 STRANGE_FACTOR = 2.0
 STRANGE_BATCHES = 4
-COST_FACTOR_MAX = 100.0  # of the mean: what one batch says beyond that it says for all, and might be made up
+COST_FACTOR_MAX = 100.0  # times the mean: no cost counts as more, for one may be made up
+LEVERAGE_MAX = 10.0  # times the mean: what is learnt from one that cost more is what it says of so much
 _DECAY = 0.5 ** (1.0 / HALF_LIFE_BATCHES)
 
 
@@ -35,13 +36,16 @@ class CostModel:
         return self.observed >= CONFIDENT_BATCHES
 
     def observe(self, cost: float, seconds: float) -> None:
-        """A batch ran. One that took more than twice as long counts as twice: it may have been slow for once.
+        """A batch ran. One that took more than twice as long, or less than half, counts as that: it may be so for once.
 
         So many in a row that all took less than half of the time, or all more than twice: a new pace.
         """
-        cost = min(cost, self._cost_max)
-        predicted_s = self.predict_s(cost)
-        counted_s = min(seconds, STRANGE_FACTOR * predicted_s) if predicted_s > 0.0 and self.confident else seconds
+        most = LEVERAGE_MAX / COST_FACTOR_MAX * self._cost_max
+        if cost > most:
+            cost, seconds = most, seconds * most / cost
+        predicted_s, counted_s = self.predict_s(cost), seconds
+        if predicted_s > 0.0 and self.confident:
+            counted_s = max(predicted_s / STRANGE_FACTOR, min(seconds, STRANGE_FACTOR * predicted_s))
         weight, x, y, xx, xy = self._sums
         self._sums = [
             weight * _DECAY + 1.0,

@@ -5,6 +5,7 @@ when it comes again; one that is lost then is the one to blame, one that is answ
 is remembered, and it is refused where there is far less time.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -56,6 +57,14 @@ class Quarantine:
         """Of the members of a batch that was ended for nobody: one of them may never end."""
         for each in digests:
             self._keep(self._suspects, each)
+
+    async def suspect_all(self, items: Sequence[Item], ran_s: float) -> None:
+        """These ran for so long in a batch that was ended for nobody: nobody is blamed, but they are remembered."""
+        inputs = [(item.columns, item.shapes, item.rows) for item in items]
+        digests = await asyncio.to_thread(lambda: [digest(*each) for each in inputs])
+        self.suspect(digests)
+        if len(digests) == 1:
+            self.slow(digests[0], ran_s)
 
     def clear(self, item: Item, took_s: float) -> None:
         """It was answered, when it ran by itself."""

@@ -67,7 +67,9 @@ class Origins:
             text = f"the host {shown} is not this machine's own name; the setting data.hosts names others"
             raise Refused(Code.MISDIRECTED, text, field="Host")
         if self.guarded and headers.get(b"sec-fetch-site") == b"cross-site":
-            raise Refused(Code.FORBIDDEN, "a page of another site must not ask the operator's plane", field="Sec-Fetch-Site")
+            raise Refused(
+                Code.FORBIDDEN, "a page of another site must not ask the operator's plane", field="Sec-Fetch-Site"
+            )
         origin = headers.get(b"origin")
         if origin is None or origin in self.configured or self._own(origin, headers.get(b"host", b"")):
             return

@@ -78,3 +78,8 @@ def _listening(sock: socket.socket) -> socket.socket:
 
 def _in_use(key: str, found: str, allowed: str) -> Misconfigured:
     return Misconfigured(Code.PORT_IN_USE, (Problem("settings", key, found, allowed),))
+
+
+def in_url(host: str) -> str:
+    """A host as a URL has it."""
+    return f"[{host}]" if ":" in host else host

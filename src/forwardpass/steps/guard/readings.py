@@ -110,9 +110,9 @@ class Read:
         return _merged(self.search, readings, start)
 
     def settled(self, text: str, start: int) -> int:
-        seen = len(text)
-        while seen > start and _folds()[ord(text[seen - 1])] == _UNSEEN:  # what comes behind it is not known
-            seen -= 1
+        seen = start + len(text[start:].translate(_folds()).rstrip(_UNSEEN))  # what comes behind the rest is not known
+        if seen == start:
+            return start
         ends = (
             reading.start(self.search.settled(reading.text, reading.place(start)), seen)
             for reading in self._readings(text)
