@@ -27,7 +27,7 @@ from forwardpass.ingress.endpoints.repository import ModelControl, Repository
 from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.grpc.plane import GrpcPlane
-from forwardpass.ingress.http import HttpServer
+from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.identity.callers import KnownCallers
 from forwardpass.ingress.identity.tokens import TokenRules

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from forwardpass.ingress.grpc.server import GrpcServer
-from forwardpass.ingress.http import HttpServer
+from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.inference import Inference
 from forwardpass.observe import log
 from forwardpass.observe.metrics import Metrics, Samples

@@ -4,8 +4,10 @@ from forwardpass.batching.policy import Release, Wait, Waiting, linger_s, prefet
 from forwardpass.core.pipeline import Batch
 
 
-def waiting(rows: int = 1, *, cost: float = 1.0, age_s: float = 0.0, alone: bool = False) -> Waiting:
-    return Waiting("key", rows, cost, age_s, alone)
+def waiting(
+    rows: int = 1, *, cost: float = 1.0, age_s: float = 0.0, alone: bool = False, spare_s: float = 1.0
+) -> Waiting:
+    return Waiting("key", rows, cost, age_s, alone, spare_s)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,8 @@ def waiting(rows: int = 1, *, cost: float = 1.0, age_s: float = 0.0, alone: bool
         (Batch(rows_max=4), waiting(9), Release("rows_max")),
         (Batch(wait_ms=10), waiting(1, age_s=0.004), Wait(0.006)),
         (Batch(wait_ms=10), waiting(1, age_s=0.010), Release("wait_over")),
+        (Batch(wait_ms=10), waiting(1, age_s=0.001, spare_s=0.004), Wait(0.004)),
+        (Batch(wait_ms=10), waiting(1, age_s=0.001, spare_s=0.0), Release("deadline_near")),
         (Batch(wait_ms=10, rows_max=2), waiting(2), Release("rows_max")),
         (Batch(wait_ms=10, cost="bytes", cost_max=100), waiting(1, cost=100), Release("cost_max")),
         (Batch(enabled=False, wait_ms=10), waiting(5), Release("batching_off")),

@@ -328,9 +328,10 @@ async def test_who_is_late_has_the_places_that_are_left_and_only_a_full_batch_en
     waiting.put([*late, *good])
     batch = taken(waiting, 4)
     assert (batch[:in_time], len(batch)) == (good, 4)
-    assert sum(one.ticket.done for one in late) <= max(4, ended) and waiting.items + 4 + sum(
-        one.ticket.done for one in late
-    ) == 10 + in_time
+    assert (
+        sum(one.ticket.done for one in late) <= max(4, ended)
+        and waiting.items + 4 + sum(one.ticket.done for one in late) == 10 + in_time
+    )
 
 
 @in_loop

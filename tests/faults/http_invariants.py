@@ -13,7 +13,7 @@ from urllib.parse import quote
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.framing import Head
-from forwardpass.ingress.http import HttpServer
+from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest
 from forwardpass.ingress.splitter import Splitter
 

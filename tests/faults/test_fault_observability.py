@@ -53,7 +53,9 @@ def asking(n: int) -> bytes:
     about = (
         f"User-Agent: agent {n}\r\nX-Forwarded-For: 10.0.0.{n % 250}\r\nX-API-Key: key {n}\r\nContent-Length: 10\r\n"
     )
-    return f'POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{about}\r\n{{"x": [1]}}'.encode()
+    return (
+        f'POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{about}\r\n{{"x": [1]}}'.encode()
+    )
 
 
 def test_g1_ten_thousand_names_make_no_series_and_no_memory(server: Server, figure: Figure) -> None:

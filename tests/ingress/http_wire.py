@@ -14,7 +14,8 @@ import uvloop
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.http import FamilyOf, HttpServer
+from forwardpass.ingress.http import FamilyOf
+from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.route_table import routes_of

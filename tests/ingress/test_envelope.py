@@ -58,13 +58,13 @@ def test_a_header_and_the_body_may_say_the_same_of_priority() -> None:
     assert applied(priority=4, x_request_priority="4").priority == 4
 
 
-@pytest.mark.parametrize("headers", [{"x_priority": "sheddable"}, {"x_request_priority": "3"}])
-def test_a_header_that_contradicts_the_bodys_priority_is_refused(headers: dict[str, str]) -> None:
+def test_a_header_that_contradicts_the_bodys_priority_is_refused() -> None:
     with pytest.raises(Refused, match="contradict") as caught:
-        applied(priority=4, **headers)
-    assert (caught.value.code, caught.value.field) == (
-        Code.BAD_REQUEST, "X-Priority" if "x_priority" in headers else "X-Request-Priority"
-    )  # fmt: skip
+        applied(priority=4, x_priority="sheddable")
+    assert (caught.value.code, caught.value.field) == (Code.BAD_REQUEST, "X-Priority")
+    with pytest.raises(Refused, match="contradict") as caught:
+        applied(priority=4, x_request_priority="3")
+    assert (caught.value.code, caught.value.field) == (Code.BAD_REQUEST, "X-Request-Priority")
 
 
 @pytest.mark.parametrize("name", ["", "high", "Critical", "1", "\xe9"])

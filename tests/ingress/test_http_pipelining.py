@@ -6,7 +6,8 @@ from tests.faults.http_invariants import Transport
 from tests.ingress.http_wire import GET, LIMITS
 
 from forwardpass.core.clock import FakeClock
-from forwardpass.ingress.http import HELD_BYTES_MAX, HttpServer
+from forwardpass.ingress.http import HELD_BYTES_MAX
+from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.message import HttpAnswer, HttpRequest, Respond
 
 PIECE = GET * 2000

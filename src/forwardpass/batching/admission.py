@@ -130,7 +130,8 @@ class Room:
     def possible(self) -> bool:
         """Whether there is so much that could leave, but for requests that are too large to."""
         return all(
-            over <= sum([sum([held - least for held, least, _ in self._holders(rank, measure)]) for rank in self._ranks()])
+            over
+            <= sum([sum([held - least for held, least, _ in self._holders(rank, measure)]) for rank in self._ranks()])
             for measure, over in enumerate(self._over)
             if over
         )

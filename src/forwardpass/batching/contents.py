@@ -165,7 +165,7 @@ class Contents:
     def next_for(self, worker: int) -> Item | None:
         """Whose turn it is of those this worker may run."""
         for its_class in self.classes:
-            line = its_class.next_for(worker)
+            line = its_class.next_for(worker) if its_class.items else None
             if line is not None:
                 return self.items[line.head()[2]]
         return None

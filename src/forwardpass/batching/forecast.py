@@ -25,9 +25,7 @@ class Work(NamedTuple):
     kinds: float = 0.0
 
     def plus(self, other: "Work") -> "Work":
-        return Work(
-            self.rows + other.rows, self.cost + other.cost, self.items + other.items, self.kinds + other.kinds
-        )
+        return Work(self.rows + other.rows, self.cost + other.cost, self.items + other.items, self.kinds + other.kinds)
 
 
 NOTHING = Work(0.0, 0.0, 0.0, 0.0)

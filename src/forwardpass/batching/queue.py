@@ -81,10 +81,9 @@ class Queue:
         batch = self._forecast.batch
         if not batch.wait_ms:
             return Waiting(item.key, group.rows, group.cost, 0.0, alone)
-        run_s = HEADROOM * self._forecast.full_batch_s(group.cost)
-        return Waiting(
-            item.key, group.rows, group.cost, now - group.oldest_s(), alone, group.deadline() - run_s - now
-        )
+        oldest_s, deadline = group.oldest_s(), group.deadline()
+        run_s = HEADROOM * self._forecast.full_batch_s(group.cost) or (deadline - oldest_s) / 2  # nobody knows yet
+        return Waiting(item.key, group.rows, group.cost, now - oldest_s, alone, deadline - run_s - now)
 
     def take(
         self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool, starts_in_s: float = 0.0

@@ -10,8 +10,6 @@ protocol is refused, after the answers to what came before it, and nothing more 
 
 import asyncio
 import logging
-import socket
-import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,8 +22,7 @@ from forwardpass.ingress.cors import Origins
 from forwardpass.ingress.framing import Head, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.in_flight import BytesInFlight
-from forwardpass.ingress.listeners import Listeners
-from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, HttpStatistics, Respond, Screen
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
@@ -38,8 +35,8 @@ log = logging.getLogger("forwardpass.ingress")
 FamilyOf = Callable[[bytes, str], Family]
 
 
-class HttpServer:
-    """Serves ``respond`` and owns its connections and their tasks.
+class Serving:
+    """What the connections of one server share.
 
     ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
     ``in_flight`` counts the bytes of requests, of this server or of several. ``screen`` is asked before a body comes in
@@ -52,7 +49,6 @@ class HttpServer:
         family_of: FamilyOf,
         limits: HttpLimits,
         clock: Clock,
-        tls: ssl.SSLContext | None = None,
         in_flight: BytesInFlight | None = None,
         screen: Screen | None = None,
         origins: Origins | None = None,
@@ -68,25 +64,6 @@ class HttpServer:
         self.refused: Counter[Code] = Counter()
         self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
         self.connections = OpenConnections(limits, clock)
-        self.listeners = Listeners(self.connection, self.connections, limits, tls)
-
-    def connection(self) -> asyncio.Protocol:
-        """What reads one connection and answers it."""
-        return _Connection(self)
-
-    async def start(self, *, sock: socket.socket) -> None:
-        """Serve what connects to a listening socket, without TLS to a Unix one. May be called for several."""
-        await self.listeners.add(sock)
-        self.connections.watch()
-
-    async def drain(self, grace_s: float) -> None:
-        """Let running requests end within the grace, each connection closing after its answer; then cut the rest."""
-        self.draining = True
-        await self.listeners.end()
-        await self.connections.drain(grace_s)
-
-    def statistics(self) -> HttpStatistics:
-        return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, dict(self.refused))
 
 
 class _Whole(NamedTuple):
@@ -99,10 +76,10 @@ class _Whole(NamedTuple):
     refusal: Failure | None
 
 
-class _Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Reads into a waiting line; one task answers what is in it. To its ``OpenConnections`` it is a Connection."""
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: Serving) -> None:
         self._server = server
         self._limits = server.limits
         self._line: deque[_Whole | Head | Failure] = deque()

@@ -13,16 +13,15 @@ from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code, Failed, Failure, Refused, show
-from forwardpass.core.request import Answer, Note, Request
-from forwardpass.core.tensor import Tensor
+from forwardpass.core.errors import Code, Failed, Refused, show
+from forwardpass.core.request import Answer, Request
 from forwardpass.execution.replies import too_large
 from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.books import Books, Entry
 from forwardpass.pipeline.guarding import Guarding
-from forwardpass.pipeline.joining import joined
+from forwardpass.pipeline.joining import answer_of
 from forwardpass.pipeline.priority import priority_of
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -141,34 +140,7 @@ class Handle:
         timeline.released = last.released_s
         timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
         timeline.postprocess_s = last.postprocess_s
-        outputs = self._outputs(variant, request, parts)
-        if len(parts) == 1:
-            only = parts[0]
-            return Answer(
-                variant.version,
-                variant.signature,
-                outputs,
-                request.rows,
-                only.failures,
-                only.notes,
-                tokens=only.tokens,
-            )
-        failures: dict[int, Failure] = {}
-        notes: list[Note] = []
-        start = 0
-        for part in parts:
-            failures.update({start + row: failure for row, failure in part.failures.items()})
-            notes.extend(Note(start + note.row, note.name, note.value) for note in part.notes)
-            start += part.rows + len(part.failures)
-        tokens = sum([part.tokens for part in parts])
-        return Answer(variant.version, variant.signature, outputs, request.rows, failures, notes, tokens=tokens)
-
-    def _outputs(self, variant: Variant, request: Request, parts: Sequence[Part]) -> dict[str, Tensor]:
-        tensors = parts[0].outputs
-        if len(parts) > 1:
-            tensors = [joined(field, index, parts) for index, field in enumerate(variant.signature.outputs)]
-        outputs = dict(zip(variant.signature.output_names, tensors, strict=True))
-        return {name: outputs[name] for name in request.outputs} if request.outputs else outputs
+        return answer_of(variant.version, variant.signature, request, parts)
 
 
 async def _as_it_is(answer: Answer, request: Request) -> Answer:

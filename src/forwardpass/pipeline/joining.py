@@ -3,8 +3,38 @@
 from collections.abc import Sequence
 
 from forwardpass.batching.ticket import Part
-from forwardpass.core.pipeline import Field
+from forwardpass.core.errors import Failure
+from forwardpass.core.pipeline import Field, Signature, Version
+from forwardpass.core.request import Answer, Note, Request
 from forwardpass.core.tensor import Tensor
+
+
+def answer_of(version: Version, signature: Signature, request: Request, parts: Sequence[Part]) -> Answer:
+    """What was asked for of the parts' outputs; failures and notes count rows of the request."""
+    failures, notes = parts[0].failures, parts[0].notes
+    if len(parts) > 1:
+        failures, notes = _counted_on(parts)
+    tokens = sum([part.tokens for part in parts])
+    return Answer(version, signature, _outputs(signature, request, parts), request.rows, failures, notes, tokens=tokens)
+
+
+def _counted_on(parts: Sequence[Part]) -> tuple[dict[int, Failure], list[Note]]:
+    failures: dict[int, Failure] = {}
+    notes: list[Note] = []
+    start = 0
+    for part in parts:
+        failures.update({start + row: failure for row, failure in part.failures.items()})
+        notes.extend(Note(start + note.row, note.name, note.value) for note in part.notes)
+        start += part.rows + len(part.failures)
+    return failures, notes
+
+
+def _outputs(signature: Signature, request: Request, parts: Sequence[Part]) -> dict[str, Tensor]:
+    tensors = parts[0].outputs
+    if len(parts) > 1:
+        tensors = [joined(field, index, parts) for index, field in enumerate(signature.outputs)]
+    outputs = dict(zip(signature.output_names, tensors, strict=True))
+    return {name: outputs[name] for name in request.outputs} if request.outputs else outputs
 
 
 def joined(field: Field, index: int, parts: Sequence[Part]) -> Tensor:
