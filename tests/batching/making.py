@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Part, Ticket
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.batching.making import ScriptedExecutor, item
 
-from forwardpass.batching.batcher import Batcher, Outcome, WorkerLost
+from forwardpass.batching.batcher import Batcher
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue

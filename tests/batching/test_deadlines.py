@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from tests.batching.making import ScriptedExecutor, item
 
-from forwardpass.batching.batcher import Batcher, Outcome, WorkerLost
+from forwardpass.batching.batcher import Batcher
 from forwardpass.batching.deadlines import Deadlines
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue

@@ -10,8 +10,9 @@ from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from forwardpass.batching.batcher import Batcher, Outcome
+from forwardpass.batching.batcher import Batcher
 from forwardpass.batching.deadlines import Deadlines
+from forwardpass.batching.executor import Outcome
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue

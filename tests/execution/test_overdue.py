@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.clock import FakeClock, monotonic_s
 from forwardpass.core.errors import Code, Failed

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Misconfigured

@@ -9,12 +9,10 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
-from typing import Protocol
-
-import msgspec
 
 from forwardpass.batching.cost import CostModel
 from forwardpass.batching.executed import Executed
+from forwardpass.batching.executor import Executor, Outcome, WorkerLost
 from forwardpass.batching.forecast import Forecast, Underway
 from forwardpass.batching.policy import Wait, linger_s, prefetch_at, release
 from forwardpass.batching.probes import Probes
@@ -22,48 +20,13 @@ from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import lost as lost_sequence
 from forwardpass.batching.spent import Spent
-from forwardpass.batching.ticket import Item, Part
+from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.timeline import BatchReport
 
 REPORTS_KEPT = 256
 _log = logging.getLogger("forwardpass.batching")
-
-
-class Outcome(msgspec.Struct):
-    """What a worker sent back for a batch: one part per item, in order, and its own durations."""
-
-    parts: Sequence[Part]
-    preprocess_s: float
-    execute_s: float
-    postprocess_s: float
-    begun: float = 0.0  # when the model was given the batch, on the clock
-
-
-class WorkerLost(Exception):
-    """The worker died with the batch; ``started`` is False when it never got it, ``code`` says how it went.
-
-    ``nobodys``: nobody waited for the batch any more, and its worker was ended for that.
-    """
-
-    def __init__(self, code: Code, *, started: bool, nobodys: bool = False) -> None:
-        super().__init__(code)
-        self.code = code
-        self.started = started
-        self.nobodys = nobodys
-
-
-class Executor(Protocol):
-    """A worker as the batcher sees it: takes one batch, or a second one ahead when told when."""
-
-    index: int
-
-    async def vacant(self, ahead_at: float | None) -> None:
-        """Until it can take a batch: when idle, or from ``ahead_at`` on with one batch running."""
-
-    def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
-        """Send a batch now. The future fails with WorkerLost, never otherwise."""
 
 
 class Batcher:

@@ -215,7 +215,7 @@ class Filling:
 
     ``ready_in_s``, where it is set, is when its answers come: what is over before that is passed over, so that under
     pressure whole batches are in time (the early drop of Shen et al., Nexus, SOSP 2019). Places that are left over are
-    theirs: the prediction may be wrong. No more are ended than a full batch has places.
+    theirs: the prediction may be wrong. No more are ended than had to make way.
     """
 
     def __init__(self, rows_max: int, cost_max: float | None, now: float, starts_in_s: float) -> None:
@@ -260,7 +260,7 @@ class Filling:
             elif several:
                 heapq.heapreplace(order, (number, tag + item.charge, joined, line))
         displaced: list[Item] = []
-        places = self._rows_max if taken else 0
+        places = self._rows  # what is in time has displaced so much
         for line, entry in late:
             item = waiting[entry[2]]
             if not full and self._take(item, taken):

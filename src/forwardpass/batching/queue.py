@@ -78,8 +78,7 @@ class Queue:
             return None
         group = self._contents.groups[item.key]
         alone = item.alone or item.suspect
-        batch = self._forecast.batch
-        if not batch.wait_ms:
+        if not self._forecast.batch.wait_ms:
             return Waiting(item.key, group.rows, group.cost, 0.0, alone)
         oldest_s, deadline = group.oldest_s(), group.deadline()
         run_s = HEADROOM * self._forecast.full_batch_s(group.cost) or (deadline - oldest_s) / 2  # nobody knows yet

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from forwardpass.batching.batcher import Outcome
+from forwardpass.batching.executor import Outcome
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.pipeline import Field

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from forwardpass.batching.batcher import Outcome
+from forwardpass.batching.executor import Outcome
 from forwardpass.batching.ticket import Item, Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Problem

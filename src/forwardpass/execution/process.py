@@ -15,7 +15,7 @@ from itertools import count
 
 import msgspec
 
-from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forwardpass.batching.batcher import Outcome, WorkerLost
+from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.quarantine import digest
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
