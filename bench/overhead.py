@@ -204,9 +204,7 @@ def session(threads: int) -> Any:
 
 def lone(server: Server, body: bytes, seconds: float) -> list[float]:
     """Seconds of each request of one client that waits for every answer, on one kept connection, without a library."""
-    head = (
-        f"POST /predict/sentences HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    )
+    head = f"POST /predict/sentences HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     request = head.encode() + b"\r\n\r\n" + body
     times: list[float] = []
     with socket.create_connection(("127.0.0.1", server.port)) as client:

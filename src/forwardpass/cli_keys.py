@@ -27,7 +27,13 @@ def keys() -> None:
 
 @keys.command()
 @click.option("--tenant", required=True, help="Whom it belongs to: what is stored for one, no other can see.")
-@click.option("--scope", "scopes", multiple=True, required=True, help=f"What it may: {', '.join(SCOPES)}.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    help=f"What it may: {', '.join(SCOPES)} (jobs is reserved: nothing asks for it yet).",
+)
 @click.option("--expires", default="", metavar="90d", help="How long it holds: a number and s, m, h, d or w.")
 @click.option("--priority", type=click.Choice(PRIORITIES), default="standard", help="Its requests' highest class.")
 @click.option("--note", default="", help="A word for whoever reads the list later.")

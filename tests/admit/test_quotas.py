@@ -131,6 +131,17 @@ def test_a_budget_is_reserved_settled_and_new_at_midnight_utc() -> None:
     at_once(ledger.entered(ACME).charge(Use(cost=100)))
 
 
+def test_what_was_reserved_is_given_back_when_the_clock_was_set_back_over_midnight() -> None:
+    ledger = Ledger((QuotaRule(tenant="*", cost_per_day=100.0),))
+    ledger.wall.advance(43_200)
+    at_once(ledger.entered(ACME).charge(Use(cost=10)))
+    ledger.wall.advance(-3600)
+    running = ledger.entered(ACME)
+    at_once(running.charge(Use(cost=90)))
+    running.settle(NOTHING)
+    at_once(ledger.entered(ACME).charge(Use(cost=90)))
+
+
 def test_what_was_reserved_yesterday_is_not_given_back_today() -> None:
     ledger = Ledger((QuotaRule(tenant="*", cost_per_day=100.0),))
     old = ledger.entered(ACME)

@@ -12,7 +12,7 @@ from tests.admit.replicas import PATIENT_S, both, charged, comes_true, entered, 
 
 from forwardpass.admit.quotas import Quotas, Use
 from forwardpass.admit.redis_line import redis_at
-from forwardpass.admit.redis_store import ANSWER_S, PREFIX, RedisStore
+from forwardpass.admit.redis_store import ANSWER_S, CLOSING_S, PREFIX, RedisStore
 from forwardpass.admit.rules import QuotaRule
 from forwardpass.core.clock import monotonic_s
 
@@ -195,6 +195,79 @@ def test_a_redis_that_answers_nothing_does_not_hold_up_the_end(tmp_path: Path) -
             redis.stop()
             admission.leave()
         redis.go_on()
+
+    with redis_process(tmp_path) as redis:
+        asyncio.run(run(redis))
+
+
+@pytest.mark.alone
+def test_a_connection_that_is_cut_under_load_loses_no_end(redis: RedisProcess) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        async with Redis.from_url(redis.url) as client:
+            async with replicas(redis, QuotaRule(tenant="*", concurrent=1000), count=1) as (one,):
+                busy_until_s = loop.time() + 4
+
+                async def busy() -> None:
+                    while loop.time() < busy_until_s:
+                        admission = await entered(one)
+                        await asyncio.sleep(0)
+                        if admission is not None:
+                            admission.leave()
+
+                async def cut() -> None:
+                    while loop.time() < busy_until_s - 1.5:
+                        await asyncio.sleep(0.5)
+                        await client.client_kill_filter(_type="normal", skipme=True)
+
+                await asyncio.gather(*[busy() for _ in range(20)], cut())
+
+                async def nothing() -> bool:
+                    return await client.keys(f"{PREFIX}held/*") == []
+
+                await comes_true(nothing)
+                left_s = loop.time()
+            assert loop.time() - left_s < CLOSING_S * 0.9
+
+    asyncio.run(run())
+
+
+def test_what_was_used_of_a_budget_over_more_than_one_loss_is_told_when_redis_is_back(tmp_path: Path) -> None:
+    async def run(redis: RedisProcess) -> None:
+        async with (
+            replicas(redis, QuotaRule(tenant="*", cost_per_day=100.0), count=1, answer_s=ANSWER_S) as (one,),
+            Redis.from_url(redis.url) as client,
+        ):
+            redis.stop()  # it takes what it is sent, and is gone before it has looked at it
+            for cost in (50, 30):
+                admission = await charged(one, Use(cost=cost))
+                assert admission is not None
+                admission.settle(Use(cost=cost))
+                await asyncio.sleep(0.01)
+            redis.kill()
+            redis.start()
+
+            async def told() -> bool:
+                return await client.hget(f"{PREFIX}cost_per_day/tenant*4:acme", "used") == b"80"
+
+            await comes_true(told)
+
+    with redis_process(tmp_path) as redis:
+        asyncio.run(run(redis))
+
+
+def test_a_store_whose_redis_is_lost_while_it_is_left_ends(tmp_path: Path) -> None:
+    async def run(redis: RedisProcess) -> None:
+        for turns in range(12):
+            async with (
+                asyncio.timeout(5),
+                replicas(redis, QuotaRule(tenant="*", concurrent=9), count=1) as (one,),
+            ):
+                assert await entered(one) is not None
+                redis.kill()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            redis.start()
 
     with redis_process(tmp_path) as redis:
         asyncio.run(run(redis))

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from tests.admit.redis_process import RedisProcess, redis_process
 from tests.admit.replicas import PATIENT_S, both, charged, comes_true, entered, replicas
 
-from forwardpass.admit.quotas import NOTHING, Quotas, Use
+from forwardpass.admit.quotas import NOTHING, Admission, Quotas, Use
 from forwardpass.admit.redis_line import redis_at
 from forwardpass.admit.redis_store import ANSWER_S, PREFIX, RedisStore
 from forwardpass.admit.rules import QuotaRule
@@ -235,6 +235,30 @@ def test_a_request_given_up_while_redis_is_asked_leaves_no_lease(tmp_path: Path)
 
     with redis_process(tmp_path) as redis:
         asyncio.run(run(redis))
+
+
+def test_a_request_given_up_as_its_answer_comes_leaves_no_lease(redis: RedisProcess) -> None:
+    async def run() -> None:
+        async with (
+            replicas(redis, QuotaRule(tenant="*", concurrent=1000, cost_per_day=1e6), count=1) as (one,),
+            Redis.from_url(redis.url) as client,
+        ):
+            for turns in range(300):
+                asking = asyncio.create_task(charged(one, Use(cost=1)))
+                for _ in range(turns % 20):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                for admission in await asyncio.gather(asking, return_exceptions=True):
+                    if isinstance(admission, Admission):
+                        admission.settle(NOTHING)
+                        admission.leave()
+
+            async def nothing() -> bool:
+                return await client.keys(f"{PREFIX}held/*") == []
+
+            await comes_true(nothing)
+
+    asyncio.run(run())
 
 
 def test_what_was_given_back_while_redis_is_left_is_told_to_it(redis: RedisProcess) -> None:

@@ -156,7 +156,7 @@ def test_a_worker_can_make_threads_and_leaves_no_core_file(server: Server) -> No
     assert attempt(server, "threads", 32) == "32"
     assert attempt(server, "limits", "RLIMIT_CORE") == "(0, 0)"
     soft, hard = map(int, attempt(server, "limits", "RLIMIT_NPROC").strip("()").split(","))
-    assert 0 < soft == hard <= 8192
+    assert 0 < soft == hard <= 32768
 
 
 def test_a_worker_holds_no_file_but_what_it_talks_to_the_front_with(server: Server) -> None:

@@ -63,7 +63,9 @@ def test_a_page_is_of_the_server_only_by_a_name_that_cannot_be_rebound(host: str
     [
         ("127.0.0.1:8000", "127.0.0.1", 200), ("[::1]:8000", "127.0.0.1", 200), ("LOCALHOST", "127.0.0.1", 200),
         ("evil.example:8000", "127.0.0.1", 421), ("localhost.evil.example", "127.0.0.1", 421), ("", "127.0.0.1", 200),
-        ("evil.example", "", 200),
+        ("evil.example", "", 200), ("127.0.0.2:8000", "127.0.0.1", 200), ("[fe80::1]:8000", "127.0.0.1", 200),
+        ("localhost.:8000", "127.0.0.1", 200), ("app.localhost:8000", "127.0.0.1", 200),
+        ("evillocalhost", "127.0.0.1", 421), ("127.0.0.1.evil.example", "127.0.0.1", 421),
     ],
 )  # fmt: skip
 def test_where_anybody_may_ask_a_name_that_was_rebound_to_this_machine_is_not_served(

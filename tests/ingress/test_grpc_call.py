@@ -98,13 +98,6 @@ async def test_a_client_that_stops_in_the_middle_of_a_message_by_itself_is() -> 
         assert b"body_too_slow" in (await said(client))[1]
 
 
-@in_a_loop
-async def test_a_stream_without_any_message_is_not_held_open() -> None:
-    async with served(Slowly(each_s=0.0), HttpLimits(body_grace_s=0.1)) as (_, port), raw(port) as client:
-        client.say(OPEN)
-        assert b"body_too_slow" in (await said(client))[1]
-
-
 class Whoever:
     """Everybody is known for so many looks."""
 

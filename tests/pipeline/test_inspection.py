@@ -67,7 +67,13 @@ def test_the_pickle_inside_a_checkpoint_is_looked_into_without_unpacking(tmp_pat
 
 @pytest.mark.parametrize(
     "content",
-    [b"cos\nsystem\n(S'id'\ntR.", b"(cos\nsystem\nS'id'\no.", b"(S'id'\nios\nsystem\n.", b"I1\n0cos\nsystem\n."],
+    [
+        b"cos\nsystem\n(S'id'\ntR.",
+        b"(cos\nsystem\nS'id'\no.",
+        b"(S'id'\nios\nsystem\n.",
+        b"I1\n0cos\nsystem\n.",
+        b"cos\nsystem\n(S'id'\ntR.\n",
+    ],
 )
 def test_a_pickle_without_a_sign_is_told_by_what_it_imports(tmp_path: Path, content: bytes) -> None:
     report = told(tmp_path, content)
@@ -75,7 +81,16 @@ def test_a_pickle_without_a_sign_is_told_by_what_it_imports(tmp_path: Path, cont
 
 
 @pytest.mark.parametrize(
-    "content", [b"import os\nos.system('x')\n.", b"cat\ndog\negg\nhat\n", b"come\nin\n", b".\n", b"in a.b\nx\n."]
+    "content",
+    [
+        b"cat\ndog\n.\n",
+        b"cat\ndog\n.\negg\n",
+        b"import os\nos.system('x')\n.",
+        b"cat\ndog\negg\nhat\n",
+        b"come\nin\n",
+        b".\n",
+        b"in a.b\nx\n.",
+    ],
 )
 def test_words_that_begin_like_a_pickle_are_none(tmp_path: Path, content: bytes) -> None:
     assert told(tmp_path, content).kind == "text"

@@ -125,7 +125,22 @@ def _of_somebody_else(place: Path) -> None:
     os.chown(place, 12345, -1)
 
 
-ODD: list[Callable[[Path], None]] = [_a_folder, _a_link, os.mkfifo, _for_others_to_write, _of_somebody_else]
+def _in_a_folder_for_others(place: Path) -> None:
+    KeyStore(place.parent).add(key())
+    place.parent.chmod(0o777)
+
+
+def _beside_a_journal_of_others(place: Path) -> None:
+    KeyStore(place.parent).add(key())
+    journal = place.with_name(f"{FILE}-journal")
+    journal.touch()
+    journal.chmod(0o666)
+
+
+ODD: list[Callable[[Path], None]] = [
+    _a_folder, _a_link, os.mkfifo, _for_others_to_write, _of_somebody_else, _in_a_folder_for_others,
+    _beside_a_journal_of_others,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd.__name__))
@@ -136,6 +151,16 @@ def test_a_store_that_others_could_have_written_is_not_believed(tmp_path: Path, 
         with pytest.raises(Misconfigured, match=f"{FILE}.*is of user .*this is user") as refused:
             use()
         assert refused.value.code is Code.STORE_LOCKED
+
+
+def test_a_store_is_not_made_where_everybody_may_write_but_in_a_folder_like_tmp(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert KeyStore(tmp_path).listed() == ()
+    with pytest.raises(Misconfigured, match="everybody may write in its folder"):
+        KeyStore(tmp_path).add(key())
+    assert not (tmp_path / FILE).exists()
+    tmp_path.chmod(0o1777)
+    KeyStore(tmp_path).add(key())
 
 
 def test_a_store_below_what_is_no_folder_is_refused_by_name(tmp_path: Path) -> None:

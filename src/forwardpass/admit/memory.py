@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 
-from forwardpass.admit.policy import DAY_S, State, fits, settled, state_at, taken
+from forwardpass.admit.policy import State, fits, settled, state_at, taken
 from forwardpass.admit.rules import Account, Limit
 from forwardpass.admit.store import Taken, Wanted
 from forwardpass.core.clock import Clock, wall_s
@@ -84,7 +84,8 @@ class MemoryStore:
                 continue
             day = limit.kind == "day"
             state = state_at(limit, known[1], wall if day else now_s)
-            state = settled(limit, state, amount, spent, taken.wall_s // DAY_S if day else taken.now_s)
+            since = taken.states[place].at if day else taken.now_s  # not today, where the clock was set back
+            state = settled(limit, state, amount, spent, since)
             taken.states[place] = state
             if limit.kind == "concurrent" and not state.held:
                 del self._states[account.name]

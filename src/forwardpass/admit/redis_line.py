@@ -25,11 +25,15 @@ class Line:
         self._digests = digests
         self._unsent: list[bytes] = []
         self._asked = asyncio.Event()
+        self._lost: ConnectionResetError | None = None
         self._answers: deque[asyncio.Future[Any]] = deque()  # in the order they were asked for
 
     def ask(self, script: str, keys: Sequence[str], arguments: Sequence[str]) -> "asyncio.Future[Any]":
         """What the script will answer. Fails with RedisError or OSError; an error of Redis ends the line, too."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:  # nobody would end it any more
+            _fail(answer, self._lost)
+            return answer
         self._unsent += self._connection.pack_command("EVALSHA", self._digests[script], len(keys), *keys, *arguments)
         self._answers.append(answer)
         self._asked.set()
@@ -37,16 +41,15 @@ class Line:
 
     async def run(self) -> None:
         """Until it is lost. Raises RedisError, OSError, as does everything then that is not answered."""
-        lost = ConnectionResetError("the connection to Redis is lost")
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send())
                 group.create_task(self._receive())
         finally:
+            self._lost = ConnectionResetError("the connection to Redis is lost")
             for answer in self._answers:
                 if not answer.done():
-                    answer.set_exception(lost)
-                    answer.exception()  # whoever gave up on it asks no more
+                    _fail(answer, self._lost)
             await self.close()
 
     async def close(self) -> None:
@@ -65,6 +68,11 @@ class Line:
             answer = self._answers.popleft()
             if not answer.done():
                 answer.set_result(said)
+
+
+def _fail(answer: "asyncio.Future[Any]", lost: ConnectionResetError) -> None:
+    answer.set_exception(lost)
+    answer.exception()  # whoever gave up on it asks no more
 
 
 async def connected(pool: "ConnectionPool", scripts: Sequence[str]) -> Line:

@@ -74,6 +74,7 @@ class RedisStore:
         self._told = asyncio.Event()  # everything that was
         self._missed = asyncio.Event()  # an answer
         self._met = asyncio.Event()  # Redis, or known to be away
+        self._closing = False
         self._line: Line | None = None
         self._following: asyncio.Task[None] | None = None
 
@@ -85,6 +86,7 @@ class RedisStore:
         return {"accounts": len(self.local), "redis": {"away": away, "failures": self.failures}}
 
     async def __aenter__(self) -> Self:
+        self._closing = False
         self._following = asyncio.create_task(self._follow())
         with suppress(TimeoutError):
             async with asyncio.timeout(STARTING_S):
@@ -101,8 +103,10 @@ class RedisStore:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_S):
                     await self._told.wait()
-        self._following.cancel()
-        await asyncio.wait((self._following,))
+        self._closing = True
+        while not self._following.done():  # a cancellation is lost where its group of tasks fails at the same time
+            self._following.cancel()
+            await asyncio.wait((self._following,), timeout=CLOSING_S)
 
     async def take(self, wanted: Sequence[Wanted]) -> Taken:
         line = self._line
@@ -120,10 +124,11 @@ class RedisStore:
             for _ in range(2):  # in halves: where this server itself stood still, the answer may be here all the same
                 if not answer.done():
                     await asyncio.wait((answer,), timeout=self._answer_s / 2)
-        finally:
-            if not answer.done():
-                answer.add_done_callback(lambda late: self._undo(late, wanted, lease))
+        except asyncio.CancelledError:  # the answer may be here already, and nobody looks at it
+            answer.add_done_callback(lambda late: self._undo(late, wanted, lease))
+            raise
         if not answer.done():
+            answer.add_done_callback(lambda late: self._undo(late, wanted, lease))
             self._missing("no answer in time")
             return self._taken_here(wanted)
         if answer.exception() is not None:
@@ -208,7 +213,7 @@ class RedisStore:
         """Connects, and again whenever the connection is lost, for as long as the store is open."""
         from redis.exceptions import RedisError
 
-        while True:
+        while not self._closing:
             try:
                 await self._connected()
             except* (RedisError, OSError, TimeoutError) as lost:
@@ -219,7 +224,8 @@ class RedisStore:
             finally:
                 self._line = None
                 self._met.set()
-            await asyncio.sleep(AWAY_S)
+            if not self._closing:
+                await asyncio.sleep(AWAY_S)
 
     async def _connected(self) -> None:
         """Over one connection, in order: nobody waits on it for the answer to anybody else."""
@@ -257,6 +263,8 @@ class RedisStore:
         if self.away:
             self.away = False
             _log.info("Redis answers again; quotas are shared")
+        if self._booked:
+            self._something.set()
 
     async def _tell(self, line: Line) -> None:
         while True:
@@ -266,11 +274,14 @@ class RedisStore:
 
     def _tell_some(self, line: Line) -> None:
         """Many together, and before whoever takes next: those who end are never behind those who come."""
-        self._owed.extend(self._booked.values())
-        self._booked.clear()
+        if not self.away:  # what is booked may not be told twice, so not to one that may never say that it heard
+            self._owed.extend(self._booked.values())
+            self._booked.clear()
         told = [self._owed.popleft() for _ in range(min(len(self._owed), TOLD_AT_ONCE_MAX))]
         if not self._owed:
             self._something.clear()
+        if not told:
+            return
         arguments = [repr(self._lease_s)]
         for account, act, amount, lease, more in told:
             limit = account.limit
@@ -283,7 +294,7 @@ class RedisStore:
         self._telling -= 1
         if answer.cancelled() or answer.exception() is not None:  # whether it was told nobody knows
             self._owe([each for each in told if each.act == "settle"])
-        elif not self._owed and not self._telling:
+        if not (self._owed or self._booked or self._telling):
             self._told.set()
 
     async def _renew(self, line: Line) -> None:

@@ -31,8 +31,8 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ALL_TCP = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 _CAPABILITY_VERSION_3 = 0x20080522
-THREADS_MAX = 8192
-"""Of all processes of the worker's user together, as the kernel counts them; it does not count those of root."""
+THREADS_MAX = 32768
+"""Of all processes of the worker's user on the machine, in whatever containers; the kernel does not count those of root."""
 _SYSTEM_PATHS = (
     "/usr",
     "/lib",

@@ -6,6 +6,7 @@ asks makes a page the server's own only where that name cannot be another's, reb
 those in ``data.hosts``.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,12 +60,14 @@ class Origins:
 
     def check(self, headers: Mapping[bytes, bytes], peer: str = "") -> None:
         """Raises Refused forbidden for a request from a page of another origin; with ``own_only`` misdirected for one to
-        another host than OWN_HOSTS, but for what is no browser's: over gRPC or a Unix socket, or without a Host."""
+        a name that could be rebound, but for what is no browser's: over gRPC or a Unix socket, or without a Host."""
         browsers = self.own_only and peer and b":path" not in headers  # no peer: a Unix socket; :path: gRPC
         host = headers.get(b"host", b"")
-        if browsers and host and host_name(host) not in OWN_HOSTS:
+        if browsers and host and _can_be_rebound(host_name(host)):
             shown = show(host.decode("latin-1"))
-            text = f"the host {shown} is not this machine's own name; the setting data.hosts names others"
+            text = (
+                f"the host {shown} is not this machine's own name; list every name in use in data.hosts, localhost too"
+            )
             raise Refused(Code.MISDIRECTED, text, field="Host")
         if self.guarded and headers.get(b"sec-fetch-site") == b"cross-site":
             raise Refused(
@@ -118,6 +121,18 @@ class Origins:
 def host_name(host: bytes) -> bytes:
     """Of a Host header: in lower case, without the port."""
     return _PORT.sub(b"", host.lower())
+
+
+def _can_be_rebound(name: bytes) -> bool:
+    """Whether a host is neither an address nor a name of loopback (RFC 6761)."""
+    if f".{name.decode('latin-1').removesuffix('.')}".endswith(".localhost"):
+        return False
+    bare = name[1:-1] if name.startswith(b"[") else name
+    try:
+        ipaddress.ip_address(bare.decode("latin-1"))
+    except ValueError:
+        return True
+    return False
 
 
 def _of_a_library(name: str) -> bool:

@@ -23,6 +23,7 @@ LOCKED_S = 5.0  # how long another process may keep us waiting
 NOTE_CHARACTERS_MAX = 200
 SUBJECT_CHARACTERS_MAX = 512
 _CHANGES_AT = 24  # of SQLite's file format: these 4 bytes count the changes
+_SUFFIXES = ("-journal", "-wal", "-shm")  # of what SQLite keeps beside the file
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TABLE = f"""CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY, digest BLOB UNIQUE, tenant TEXT NOT NULL, scopes TEXT NOT NULL,
@@ -123,16 +124,24 @@ class KeyStore:
                 return None
             try:
                 found = os.fstat(file)
-                if not stat.S_ISREG(found.st_mode):
-                    raise OSError("it is no plain file")
-                if found.st_uid not in (0, os.geteuid()):
-                    raise OSError("it belongs to somebody else")
-                if found.st_mode & _OTHERS_WRITE:
-                    raise OSError("others may write it")
+                _check(found, "it")
+                self._check_beside()
                 counter = os.pread(file, 4, _CHANGES_AT)
             finally:
                 os.close(file)
             return found.st_ino, found.st_ctime_ns, found.st_size, counter
+
+    def _check_beside(self) -> None:
+        """SQLite carries out a journal that it finds. Raises OSError where somebody else could have put one there."""
+        folder = self.path.parent.stat()
+        if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+            raise OSError("everybody may write in its folder")
+        for suffix in _SUFFIXES:
+            try:
+                found = os.lstat(f"{self.path}{suffix}")
+            except FileNotFoundError:
+                continue
+            _check(found, f"its {suffix}")
 
     @contextmanager
     def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -141,6 +150,7 @@ class KeyStore:
             if create:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if self.mark() is None:
+                    self._check_beside()
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
                 self.path.chmod(0o600)
             place = f"file:{quote(str(self.path))}?mode=rw"
@@ -156,8 +166,19 @@ class KeyStore:
         except (sqlite3.Error, OSError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             found = f"cannot be used ({_owner(self.path)}, this is user {os.geteuid()}): {why}"
-            expected = "a plain file of this user's or root's that nobody else may write (chmod 600)"
+            expected = (
+                "a plain file of this user's or root's that nobody else may write (chmod 600), nor put another beside"
+            )
             raise Misconfigured(Code.STORE_LOCKED, (Problem(str(self.path), "", found, expected),)) from error
+
+
+def _check(found: os.stat_result, what: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"{what} is no plain file")
+    if found.st_uid not in (0, os.geteuid()):
+        raise OSError(f"{what} belongs to somebody else")
+    if found.st_mode & _OTHERS_WRITE:
+        raise OSError(f"others may write {what}")
 
 
 def _owner(path: Path) -> str:

@@ -60,7 +60,6 @@ class OpenCall:
         self._reply = Reply(connection, stream, coding)
         self._packs = False  # the client compresses
         self._ended = self._closed = False  # the client says no more; the answer is complete
-        self._asked = False  # a message was whole
         self._draining = self._late = False  # a stream is not read on, as the server ends; something came since
         self._received = self._queued = self._credited = self._held = 0  # bytes
         self._screened = self._doubted = False  # whether it may have so much is looked at, or is being looked at
@@ -111,7 +110,6 @@ class OpenCall:
         if messages or not in_one:
             self.excuse()
         self._messages += messages
-        self._asked = self._asked or bool(messages)
         self._queued += sum([message.size for message in messages])
         self.hold(HELD_MESSAGE_BYTES * len(messages))
 
@@ -274,11 +272,11 @@ class OpenCall:
         self._began_s, self._began_bytes = self._listener.clock(), self._received
 
     def sweep(self, now_s: float) -> None:
-        """Refuse what comes too slowly: a message that is begun, the only one, or the first of many."""
+        """Refuse what comes too slowly: a message that is begun, or the only one."""
         if self._draining or (self._answers is not None and self._messages):  # these fill the window: no more can come
             self.excuse()
         partial_bytes = self._splitter.partial_bytes
-        awaited = partial_bytes or not (self._ended or (self._asked and self._answers is not None))
+        awaited = partial_bytes or (self._answers is None and not self._ended)
         elapsed_s = now_s - self._began_s
         if not awaited or elapsed_s <= self._limits.body_grace_s:
             return

@@ -12,6 +12,7 @@ from forwardpass.pipeline.inspection.reading import PIECE_BYTES, Cursor, File, R
 
 OPCODES_MAX = 2_000_000
 FIRST_OPCODES = 1000
+BLANK_BYTES_MAX = 4096
 MEMO_MAX = 100_000
 NAME_BYTES_MAX = 4096
 KEPT_CHARACTERS_MAX = 256
@@ -60,11 +61,16 @@ def looks_like(start: bytes) -> bool:
 
 
 def is_old(file: File) -> bool:
-    """Protocols 0 and 1 have no sign of their own: whether what a file holds, read as one, imports something by a name."""
+    """Protocols 0 and 1 have no sign of their own: whether what a file holds, read as one, imports something by a
+    name and ends there, but for blanks after one that calls something."""
     seen, cursor = _Seen(opcodes_max=FIRST_OPCODES), Cursor(file)
     try:
         while _step(cursor, seen):
             pass
+        left = file.size - cursor.place
+        blank = left <= BLANK_BYTES_MAX and not file.at(cursor.place, left).strip()
+        if left and not (blank and seen.calls):  # words, line by line
+            return False
     except Misconfigured:
         if seen.opcodes <= FIRST_OPCODES:
             return False
