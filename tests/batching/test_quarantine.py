@@ -4,7 +4,7 @@ import pytest
 from tests.batching.making import item
 from tests.batching.test_arrivals import in_loop
 
-from forwardpass.batching.quarantine import ENTRIES_MAX, Quarantine, digest
+from forwardpass.batching.quarantine import ENTRIES_MAX, HASHED_BYTES_MAX, SLOW_KEPT_S, Quarantine, digest
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failed, Refused
 
@@ -67,6 +67,28 @@ async def test_what_took_long_by_itself_is_refused_only_where_far_less_time_is_l
     assert (refused.value.code, len(quarantine)) == (Code.QUEUE_WAIT_TOO_LONG, 0)
     clock.advance(10.0)
     quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
+
+
+@in_loop
+async def test_what_took_long_once_and_is_answered_fast_is_taken_again() -> None:
+    clock = FakeClock()
+    quarantine = Quarantine(600.0, clock)
+    quarantine.clear(item(data=b"slow"), 8.0)
+    quarantine.clear(item(data=b"slow"), 0.01)
+    quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
+    quarantine.clear(item(data=b"slow"), 8.0)
+    clock.advance(SLOW_KEPT_S)
+    quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
+
+
+@in_loop
+async def test_a_large_input_is_known_again_and_one_of_another_size_is_not_hashed() -> None:
+    quarantine = Quarantine(10.0, FakeClock())
+    large = bytes(HASHED_BYTES_MAX + 1)
+    quarantine.add([large], [()], 1)
+    with pytest.raises(Refused):
+        quarantine.look(item(data=large))
+    quarantine.look(item(data=large + b"x"))
 
 
 @in_loop

@@ -142,3 +142,19 @@ async def test_all_that_can_be_shed_makes_room_for_what_an_empty_queue_would_tak
     waiting.put([item(7, priority=1)])
     assert await shed(items) == [True, True, True]
     assert waiting.rows == 7
+
+
+@in_loop
+async def test_the_rest_of_a_large_request_that_has_begun_does_not_fill_the_queue_for_others() -> None:
+    waiting = queue(Limits(rows_max=10))
+    ticket, parts = Ticket(100, 5000.0), [item() for _ in range(100)]
+    for part in parts:
+        part.ticket = ticket
+    waiting.put(parts)
+    assert len(taken(waiting, 1)) == 1
+    others = [item() for _ in range(5)]
+    for other in others:
+        waiting.put([other])
+    with pytest.raises(Failed) as refused:
+        waiting.put([item()])
+    assert refused.value.code is Code.QUEUE_FULL

@@ -144,3 +144,11 @@ def test_a_bare_line_feed_is_found_wherever_it_is_cut(line: bytes) -> None:
     for cut in range(1, len(wire)):
         assert read([wire[:cut], wire[cut:]])[:1] == [Code.BAD_REQUEST]
     assert read([wire[i : i + 1] for i in range(len(wire))])[:1] == [Code.BAD_REQUEST]
+
+
+def test_an_empty_line_in_two_pieces_begins_nothing() -> None:
+    splitter = Splitter(LIMITS)
+    for piece in (b"\r", b"\n"):
+        splitter.feed(piece)
+        assert splitter.take(1.0) is None
+    assert not splitter.begun and splitter.overdue(1000.0) is None

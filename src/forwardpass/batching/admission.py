@@ -94,10 +94,18 @@ class Admission:
 
     def _over(self, newcomer: Newcomer) -> Amount:
         """By how much the queue would be too full with it; no more than what waits."""
-        rows, size = self._contents.rows, self._contents.bytes
+        rows, size = self._held()
         return (
             min(max(0, rows + newcomer.rows - self._limits.rows_max), rows),
             min(max(0, size + newcomer.bytes - self._limits.bytes_max), size),
+        )
+
+    def _held(self) -> tuple[int, int]:
+        """Rows and bytes that wait; what is left of requests that have begun never fills more than half of the queue."""
+        contents, limits = self._contents, self._limits
+        return (
+            contents.rows - max(0, contents.staying[ROWS] - limits.rows_max // 2),
+            contents.bytes - max(0, contents.staying[BYTES] - limits.bytes_max // 2),
         )
 
     def _shed(self, leaving: Sequence[Item], newcomer: Newcomer, wait_s: float) -> None:
@@ -109,7 +117,7 @@ class Admission:
             self._contents.leave(item)
 
     def _full(self, newcomer: Newcomer, wait_s: float) -> Failed:
-        rows, size = self._contents.rows + newcomer.rows, self._contents.bytes + newcomer.bytes
+        rows, size = (held + more for held, more in zip(self._held(), (newcomer.rows, newcomer.bytes), strict=True))
         code, bound, value, most = Code.QUEUE_FULL, "rows_max", rows, self._limits.rows_max
         if rows <= most:
             code, bound, value, most = Code.QUEUE_BYTES_FULL, "bytes_max", size, self._limits.bytes_max

@@ -73,6 +73,7 @@ class Contents:
         self._pinned: dict[int, int] = {}  # how many items only this worker may run
         self._pinned_items = 0
         self._whole: dict[Ticket, Sequence[Item]] = {}  # requests of several items that all wait
+        self.staying = [0, 0]  # rows and bytes of these:
         self._staying: set[int] = set()  # items whose request has begun, or that had been taken before
 
     def push(self, item: Item) -> None:
@@ -145,6 +146,8 @@ class Contents:
             self._staying.discard(number)
             share.staying[ROWS] -= item.rows
             share.staying[BYTES] -= item.bytes_total
+            self.staying[ROWS] -= item.rows
+            self.staying[BYTES] -= item.bytes_total
         elif self._whole:
             self._begin(item, share)
         line = share.lines[key]
@@ -200,6 +203,8 @@ class Contents:
         self._staying.add(item.number)
         share.staying[ROWS] += item.rows
         share.staying[BYTES] += item.bytes_total
+        self.staying[ROWS] += item.rows
+        self.staying[BYTES] += item.bytes_total
 
 
 class Chosen(NamedTuple):

@@ -19,7 +19,11 @@ from forwardpass.core.tensor import Buffer
 
 ENTRIES_MAX = 10_000
 SLOW_MIN_S = 1.0
+SLOW_KEPT_S = 60.0
 SLOW_SHARE = 0.5  # of the time that an input took: with less than that left, it is not begun again
+HASHED_BYTES_MAX = (
+    1024 * 1024
+)  # of an input of a size that nothing kept has; a digest of more would hold the event loop up
 _KEY = random_bytes(32)  # so that a digest in a log tells nobody what was sent, not even of a yes or a no
 
 
@@ -44,6 +48,7 @@ class Quarantine:
         self._until: _Kept = OrderedDict()
         self._suspects: _Kept = OrderedDict()
         self._slow: _Kept = OrderedDict()
+        self._large: dict[int, None] = {}  # sizes over HASHED_BYTES_MAX of what is kept, or was
         self._ids = count(1)
 
     def __len__(self) -> int:
@@ -51,6 +56,7 @@ class Quarantine:
         return len(self._until)
 
     def add(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
+        self._note_size(sum([len(column) for column in columns]))
         self._keep(self._until, digest(columns, shapes, rows))
 
     def suspect(self, digests: Iterable[bytes]) -> None:
@@ -62,6 +68,8 @@ class Quarantine:
         """These ran for so long in a batch that was ended for nobody: nobody is blamed, but they are remembered."""
         inputs = [(item.columns, item.shapes, item.rows) for item in items]
         digests = await asyncio.to_thread(lambda: [digest(*each) for each in inputs])
+        for item in items:
+            self._note_size(item.bytes_total)
         self.suspect(digests)
         if len(digests) == 1:
             self.slow(digests[0], ran_s)
@@ -69,13 +77,16 @@ class Quarantine:
     def clear(self, item: Item, took_s: float) -> None:
         """It was answered, when it ran by itself."""
         key = digest(item.columns, item.shapes, item.rows)
+        self._note_size(item.bytes_total)
         self._suspects.pop(key, None)
         self.slow(key, took_s)
 
     def slow(self, key: bytes, took_s: float) -> None:
         """An input ran by itself for so long, answered or not."""
         if took_s >= SLOW_MIN_S:
-            self._keep(self._slow, key, took_s)
+            self._keep(self._slow, key, took_s, min(SLOW_KEPT_S, self._period_s))
+        else:
+            self._slow.pop(key, None)
 
     def look(self, item: Item) -> None:
         """Before it queues; one that is suspect is marked so.
@@ -85,6 +96,8 @@ class Quarantine:
         """
         self._expire()
         if not self._until and not self._suspects and not self._slow:
+            return
+        if item.bytes_total > HASHED_BYTES_MAX and item.bytes_total not in self._large:
             return
         key = digest(item.columns, item.shapes, item.rows)
         if key in self._until:
@@ -112,7 +125,7 @@ class Quarantine:
         return refused
 
     def _expire(self) -> None:
-        """All stay equally long, so whoever is over is in front."""
+        """All of one kind stay equally long, so whoever is over is in front."""
         if not self._until and not self._suspects and not self._slow:
             return
         now = self._clock()
@@ -120,8 +133,14 @@ class Quarantine:
             while kept and next(iter(kept.values()))[0] <= now:
                 kept.popitem(last=False)
 
-    def _keep(self, kept: "_Kept", key: bytes, took_s: float = 0.0) -> None:
-        kept[key] = self._clock() + self._period_s, took_s
+    def _note_size(self, size: int) -> None:
+        if size > HASHED_BYTES_MAX:
+            self._large[size] = None
+            if len(self._large) > ENTRIES_MAX:
+                del self._large[next(iter(self._large))]
+
+    def _keep(self, kept: "_Kept", key: bytes, took_s: float = 0.0, period_s: float | None = None) -> None:
+        kept[key] = self._clock() + (self._period_s if period_s is None else period_s), took_s
         kept.move_to_end(key)
         if len(kept) > ENTRIES_MAX:
             kept.popitem(last=False)

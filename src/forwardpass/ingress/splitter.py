@@ -64,6 +64,8 @@ class Splitter:
         while self._buffer.startswith(b"\r\n", self._position):
             self._position += 2  # some clients end a body with an empty line that belongs to nothing
             self._judged = 0
+            if self._position == len(self._buffer):
+                self._begun_s = 0.0  # it was not the beginning of a head
         judged = self._position + self._judged
         end = self._buffer.find(b"\r\n\r\n", max(self._position, judged - 3)) + 4
         if end < 4:
