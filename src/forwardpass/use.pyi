@@ -577,6 +577,43 @@ def gain(
         peak: the greatest absolute sample of the result, above 0, at most 1 (a finite number)
         rms: the root of the mean square of the result, above 0, at most 1 (a finite number)"""
 
+def guard(
+    name: str,
+    *,
+    mode: Literal["block", "mask", "flag", "shadow"] = "block",
+    fields: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    words: Sequence[str] = (),
+    words_file: str | PathLike[str] = "",
+    words_are: Literal["denied", "allowed"] = "denied",
+    length_max: int | None = None,
+    length_min: int | None = None,
+    pii: Sequence[Literal["email", "phone", "iban", "card", "ip", "key"]] = (),
+    schema: str | PathLike[str] = "",
+) -> Step:
+    """Looks for something in texts, and blocks the row, masks what it found, or tells. Exactly one check is given.
+
+    Takes text, texts, categories, arrays of text and JSON; every text in these, the names in JSON objects too. In mode
+    mask what was found is replaced in the field itself: `[email]` for personal data, else `[name]`. A row that is
+    blocked fails with `guard_blocked`. What fired is told in a note named guard, never with the text; in mode shadow
+    only receipt and metrics have it. Guards that belong around a whole pipeline are `[[guards]]`.
+
+    Options:
+
+        name: letters, digits, '.', '_' and '-': what verdicts and refusals call it (text)
+        mode: what is done with what is found ("block" or "mask" or "flag" or "shadow")
+        fields: which fields; unset, every one with text (a list of 1 to 100000 different ones, each the name of a field, 1 to 256 printable characters)
+        deny: regular expressions (RE2) that must match nothing (a list of 1 to 100000, each text)
+        allow: of which one must match the whole text (a list of 1 to 100000, each text)
+        words: words and phrases, however they are written (a list of 1 to 100000, each text)
+        words_file: the same, one a line of a UTF-8 file (the name of a file in the pipeline's folder)
+        words_are: allowed: every other word is found ("denied" or "allowed")
+        length_max: characters of a text (an integer from 0 to 1099511627776)
+        length_min: characters of a text (an integer from 0 to 1099511627776)
+        pii: personal data and secrets (a list of 1 to 100000 different ones, each "email" or "phone" or "iban" or "card" or "ip" or "key")
+        schema: JSON schema that JSON, or a text of it, must fit (the name of a file in the pipeline's folder)"""
+
 def image_pyramid(
     *,
     input: str | None = None,
