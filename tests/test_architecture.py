@@ -57,6 +57,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 CATCHES_EVERYTHING: dict[str, str] = {
     "admit/redis_store.py": "a defect in following Redis is logged and begun anew: quotas go on",
     "core/own_code.py": "forgets a module that did not load, then raises again",
+    "ingress/identity/beside.py": "a border: a defect costs one look at what the door knows",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
     "ingress/inference.py": "counts what ended, then raises again",

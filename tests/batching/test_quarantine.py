@@ -77,6 +77,8 @@ async def test_what_took_long_once_and_is_answered_fast_is_taken_again() -> None
     quarantine.clear(item(data=b"slow"), 0.01)
     quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
     quarantine.clear(item(data=b"slow"), 8.0)
+    with pytest.raises(Failed):
+        quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
     clock.advance(SLOW_KEPT_S)
     quarantine.look(item(data=b"slow", deadline=clock() + 0.1))
 

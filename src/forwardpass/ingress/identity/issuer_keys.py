@@ -15,6 +15,7 @@ import orjson
 
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.ingress.identity.beside import beside
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -66,12 +67,8 @@ class IssuerKeys:
             except (OSError, ValueError) as error:
                 problem = Problem("settings", "auth.jwks", f"cannot be used: {error}", "a file with a JWKS")
                 raise Misconfigured(Code.SETTINGS_INVALID, (problem,)) from error
-        watching = asyncio.create_task(self._watch())
-        try:
+        async with beside(self._watch):
             yield
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
 
     async def _watch(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from forwardpass.core.caller import Caller
 from forwardpass.core.errors import Failure
+from forwardpass.ingress.identity.beside import beside
 from forwardpass.store.keys import Key, KeyStore, digest_of
 
 LOOK_S = 0.5
@@ -83,12 +84,8 @@ class KnownKeys:
     async def watched(self) -> AsyncIterator[None]:
         """Follow the store within the block. Raises Misconfigured when it cannot be read at the beginning."""
         await asyncio.to_thread(self.look)
-        watching = asyncio.create_task(self._watch())
-        try:
+        async with beside(self._watch):
             yield
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
 
     async def _watch(self) -> None:
         while True:
