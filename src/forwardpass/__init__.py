@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from forwardpass.core.errors import Failure, Misconfigured
 from forwardpass.core.pipeline import (
     Batch,
+    Cache,
     Checks,
     Golden,
     Guard,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Cache",
     "Checks",
     "Failure",
     "ForwardpassError",

@@ -24,6 +24,7 @@ from forwardpass.front import (
     data_plane,
     edge_of,
     endpoints_of,
+    fronting_of,
     grpc_plane,
     http_limits,
     http_server,
@@ -51,7 +52,7 @@ from forwardpass.rollout.acts import Acts
 from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
-from forwardpass.rollout.variant import Variant
+from forwardpass.rollout.variant import MakeWorker, Variant
 from forwardpass.settings import LOOPBACK, Settings
 
 PRODUCT_VERSION = "0.1.0"
@@ -75,7 +76,9 @@ class Addresses:
 class App:
     """One server. ``run`` returns the exit status; ``started`` is set once it listens, ``ready`` once it answers."""
 
-    def __init__(self, settings: Settings, sources: Sequence[Path], clock: Clock = monotonic_s) -> None:
+    def __init__(
+        self, settings: Settings, sources: Sequence[Path], make_worker: MakeWorker, clock: Clock = monotonic_s
+    ) -> None:
         self.settings = settings
         self.started = asyncio.Event()
         self.ready = asyncio.Event()
@@ -97,7 +100,7 @@ class App:
         self.handle = Handle(
             self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
-        self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock)
+        self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock, make_worker=make_worker)
         self.vitals = Vitals(settings.limits.memory_share_max, clock)
         refuse_work = self.vitals.pressure.refuse_work
         self.inference = Inference(self.handle, clock, settings.data.pipeline, lambda: self._loading, refuse_work)
@@ -116,7 +119,8 @@ class App:
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
         self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
-        self.http = http_server(self.data_plane, edge, limits, clock, self._tls("http/1.1"), in_flight)
+        fronting = fronting_of(settings)
+        self.http = http_server(self.data_plane, edge, limits, clock, self._tls("http/1.1"), in_flight, fronting)
         self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2"), in_flight) if self.grpc_plane else None
         local = settings.admin.host in LOOPBACK
         limits, books = admin_limits(limits, local=local), Inference(self.handle, clock)

@@ -15,6 +15,7 @@ from forwardpass.core.errors import Failure
 
 if TYPE_CHECKING:
     from forwardpass.core.pipeline import Task
+    from forwardpass.execution.template import Template
     from forwardpass.pipeline.repository import Found
     from forwardpass.settings import Settings
 
@@ -36,6 +37,7 @@ for _command in (keys, sign, inspect):
 @click.option("--port", type=int, help="Port of the data plane (0: any).")
 @click.option("--grpc-port", type=int, help="Port of gRPC (0: any).")
 @click.option("--admin-port", type=int, help="Port of the admin plane (0: any).")
+@click.option("--fronts", type=int, help="Processes that listen for HTTP, sharing the workers.")
 @settings_options
 @clearly
 def serve(
@@ -43,36 +45,20 @@ def serve(
     port: int | None,
     grpc_port: int | None,
     admin_port: int | None,
+    fronts: int | None,
     file: Path | None,
     values: tuple[str, ...],
 ) -> None:
     """Serve model files, pipeline folders or repositories of <pipeline>/<version>/; run.source if none is named."""
     import resource
-    from dataclasses import asdict
 
-    import uvloop
+    from forwardpass.execution.template import Template
 
-    from forwardpass.app import App
-    from forwardpass.observe import log
-    from forwardpass.observe.redaction import secrets_of
-
-    flags = {"data.port": port, "grpc.port": grpc_port, "admin.port": admin_port}
-    settings = settings_from(file, values, {key: value for key, value in flags.items() if value is not None})
-    log.start(settings.run.log, secrets_of(asdict(settings)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # memory holds what was sent, and secrets
-
-    async def run() -> int:
-        app = App(settings, sources or (Path(settings.run.source),))
-        running = asyncio.create_task(app.run())
-        for event, tell in ((app.started, _tell_started), (app.ready, _tell_ready)):
-            waiting = asyncio.create_task(event.wait())
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            if not running.done():
-                tell(app)
-        return await running
-
-    sys.exit(uvloop.run(run()))
+    with Template() as template:  # before all that takes time: it imports beside this process
+        flags = {"data.port": port, "grpc.port": grpc_port, "admin.port": admin_port, "run.fronts": fronts}
+        given = {key: value for key, value in flags.items() if value is not None}
+        sys.exit(_serve(settings_from(file, values, given), sources, template))
 
 
 @main.command()
@@ -247,6 +233,34 @@ def receipt(id: str, url: str, key_file: Path | None) -> None:
     from forwardpass.asking import fetch_receipt, key_of
 
     click.echo(json.dumps(fetch_receipt(url, id, key=key_of(key_file)), indent=2))
+
+
+def _serve(settings: "Settings", sources: tuple[Path, ...], template: "Template") -> int:
+    from dataclasses import asdict
+    from functools import partial
+
+    import uvloop
+
+    from forwardpass.app import App
+    from forwardpass.execution.process import WorkerProcess
+    from forwardpass.observe import log
+    from forwardpass.observe.redaction import secrets_of
+
+    log.start(settings.run.log, secrets_of(asdict(settings)))
+
+    async def run() -> int:
+        make_worker = partial(WorkerProcess, begin=template.begin)
+        app = App(settings, sources or (Path(settings.run.source),), make_worker)
+        running = asyncio.create_task(app.run())
+        for event, tell in ((app.started, _tell_started), (app.ready, _tell_ready)):
+            waiting = asyncio.create_task(event.wait())
+            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if not running.done():
+                tell(app)
+        return await running
+
+    return int(uvloop.run(run()))
 
 
 def _taken_in(found: "Found", settings: "Settings") -> Any:

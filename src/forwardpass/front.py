@@ -17,6 +17,7 @@ from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialect import Endpoint
 from forwardpass.ingress.dialects.table import DIALECTS
 from forwardpass.ingress.dialects.v2_metadata import CONTROL_EXTENSIONS, EXTENSIONS
+from forwardpass.ingress.direct import Direct
 from forwardpass.ingress.edge import Edge, Identity
 from forwardpass.ingress.endpoints import log_settings
 from forwardpass.ingress.endpoints.description import Description
@@ -26,6 +27,7 @@ from forwardpass.ingress.endpoints.platform import Containers, Platform
 from forwardpass.ingress.endpoints.repository import ModelControl, Repository
 from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
+from forwardpass.ingress.fronts.server import FrontedServer, Fronting
 from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.idempotency import KeptAnswers
@@ -165,9 +167,25 @@ def http_server(
     clock: Clock,
     tls: ssl.SSLContext | None,
     in_flight: BytesInFlight | None = None,
+    fronting: Fronting | None = None,
 ) -> HttpServer:
-    """The protocol in front of a plane, which asks it all."""
-    return HttpServer(plane.respond, plane.family_of, limits, clock, tls, in_flight, plane.screen, edge.origins)
+    """The protocol in front of a plane, which asks it all; with ``fronting`` in several processes."""
+    respond, family_of, screen, origins = plane.respond, plane.family_of, plane.screen, edge.origins
+    if fronting is None:
+        server = HttpServer(respond, family_of, limits, clock, tls, in_flight, screen, origins)
+    else:
+        server = FrontedServer(respond, family_of, limits, clock, tls, in_flight, screen, origins, fronting)
+    server.begin = Direct(plane, edge, clock).begin
+    return server
+
+
+def fronting_of(settings: Settings) -> Fronting | None:
+    """Of the data plane; None where one process listens."""
+    data = settings.data
+    if settings.run.fronts == 1:
+        return None
+    tls = (data.tls_certificate, data.tls_key, settings.auth.client_ca) if data.tls_certificate else None
+    return Fronting(settings.run.fronts, data.health_route, data.predict_route, tls, settings.run.log)
 
 
 def admin_edge(limits: HttpLimits, identity: Identity | None = None) -> Edge:

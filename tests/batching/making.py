@@ -45,6 +45,10 @@ class ScriptedExecutor:
     def __post_init__(self) -> None:
         self.vacancy.set()
 
+    @property
+    def idle(self) -> bool:
+        return self.vacancy.is_set()
+
     async def vacant(self, ahead_at: float | None) -> None:
         self.asked += 1
         assert self.asked < 10_000, "it is asked for ever"

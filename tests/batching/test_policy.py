@@ -27,7 +27,7 @@ def waiting(
     ],
 )
 def test_a_batch_is_released_for_the_reason_that_holds(batch: Batch, seen: Waiting, decision: Release | Wait) -> None:
-    found = release(seen, batch)
+    found = release(seen, batch, batch.rows_cut)
     if isinstance(decision, Wait):
         assert isinstance(found, Wait)
         assert found.seconds == pytest.approx(decision.seconds)

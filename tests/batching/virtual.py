@@ -67,6 +67,10 @@ class Machine:
     _chance: random.Random = field(default_factory=lambda: random.Random(7))
     _sent: list["asyncio.Future[Outcome]"] = field(default_factory=list)
 
+    @property
+    def idle(self) -> bool:
+        return not self._sent
+
     async def vacant(self, ahead_at: float | None) -> None:
         loop = asyncio.get_running_loop()
         while self._sent:

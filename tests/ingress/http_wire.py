@@ -14,12 +14,12 @@ import uvloop
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.http import FamilyOf
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Table
+from forwardpass.ingress.serving import FamilyOf
 from forwardpass.ingress.sockets import at_path, at_port
 
 LIMITS = replace(HttpLimits(), header_time_s=0.6, body_bytes_max=1024 * 1024)

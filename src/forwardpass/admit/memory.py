@@ -18,6 +18,8 @@ class MemoryStore:
     """What nobody has taken from is full. Of more than ``accounts_max`` accounts one is forgotten that is full again, or,
     if none of the oldest is, the oldest bucket, then the oldest day's budget; never one that a request holds."""
 
+    waits = False
+
     def __init__(self, clock: Clock, wall: Callable[[], float] = wall_s, accounts_max: int = ACCOUNTS_MAX) -> None:
         self._clock = clock
         self._wall = wall

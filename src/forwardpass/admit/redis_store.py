@@ -56,6 +56,8 @@ class RedisStore:
     What Redis grants is booked here, too: when it is gone, its accounts go on from where they stood.
     """
 
+    waits = True
+
     def __init__(
         self, pool: "ConnectionPool", clock: Clock, *, answer_s: float = ANSWER_S, lease_s: float = LEASE_S
     ) -> None:

@@ -33,6 +33,9 @@ class Taken:
 class Store(Protocol):
     """``take`` takes all that is wanted or nothing at all, whoever else takes at the same time."""
 
+    waits: bool
+    """Whether ``take`` asks others."""
+
     def open(self) -> AbstractAsyncContextManager[object]:
         """``async with`` this while it is taken from."""
 

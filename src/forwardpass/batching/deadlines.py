@@ -26,21 +26,30 @@ class Deadlines:
         self._watched.discard(ticket)
 
     async def ended(self, ticket: Ticket) -> None:
-        """Until all its parts are in. Raises the Failure that ended it; what is in too late is no answer either."""
+        """Until all its parts are in. Raises the Failure that ended it."""
         self.watch(ticket)
         try:
             await ticket.ended
         finally:
-            self.forget(ticket)
+            self._watched.discard(ticket)
+        self.settle(ticket)
+
+    def settle(self, ticket: Ticket) -> None:
+        """It has ended. Raises the Failure that ended it; what is in too late is no answer either."""
+        self._watched.discard(ticket)
+        if ticket.failure is not None:
+            raise ticket.failure
         if ticket.deadline <= self._clock():  # this process stood still: whatever came meanwhile is looked at first
             raise _passed()
 
     def _sweep(self) -> None:
         now = self._clock()
+        self._timer = None
         for ticket in [ticket for ticket in self._watched if ticket.deadline <= now]:
             self._watched.discard(ticket)
             ticket.finish(_passed())
-        self._timer = asyncio.get_running_loop().call_later(RESOLUTION_S, self._sweep) if self._watched else None
+        if self._watched and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(RESOLUTION_S, self._sweep)
 
 
 def _passed() -> Failed:

@@ -18,6 +18,8 @@ class Outcome(msgspec.Struct):
     execute_s: float
     postprocess_s: float
     begun: float = 0.0  # when the model was given the batch, on the clock
+    elements: int = 0  # that rows of different length have, where such were made equal
+    padding: int = 0  # with which they were filled up for that
 
 
 class WorkerLost(Exception):
@@ -37,6 +39,10 @@ class Executor(Protocol):
     """A worker as the batcher sees it: takes one batch, or a second one ahead when told when."""
 
     index: int
+
+    @property
+    def idle(self) -> bool:
+        """Whether a batch sent now would run at once."""
 
     async def vacant(self, ahead_at: float | None) -> None:
         """Until it can take a batch: when idle, or from ``ahead_at`` on with one batch running."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forwardpass.batching.cost import CONFIDENT_BATCHES, CostModel
+from forwardpass.batching.limit import Limits
+from forwardpass.batching.policy import shared_rows
 from forwardpass.core.clock import jitter
 from forwardpass.core.pipeline import Batch
 
@@ -95,6 +97,12 @@ class Workers:
             return left_s
         return left_s + sum([each.expected_s for each in underway]) - first.expected_s
 
+    def others_free_in_s(self, worker: int, now: float) -> list[float]:
+        """For each other worker that can be counted on, the soonest first."""
+        busy = [self.left_s(other, now) for other in self._underway if other != worker]
+        away = len(self._awaited - self._underway.keys() - {worker})
+        return sorted([0.0] * (self.count - 1 - len(busy) - away) + busy)
+
     def free_in_s(self, now: float) -> list[float]:
         """For each worker that can be counted on, the soonest first; never empty."""
         busy = [self.left_s(worker, now) for worker in self._underway]
@@ -110,6 +118,7 @@ class Forecast:
     def __init__(self, batch: Batch, workers: int = 1) -> None:
         self.batch = batch
         self.model = CostModel()
+        self.limits = Limits(batch)
         self.workers = Workers(workers)
 
     def wait_and_run_s(self, now: float, work: Work, worker: int | None = None) -> tuple[float, float]:
@@ -134,12 +143,21 @@ class Forecast:
         if self.workers.count != 1 or not batch.enabled or batch.cost_max is not None:
             wait_s, run_s = self.wait_and_run_s(now, Work(rows, cost, items, kinds))
             return wait_s + run_s
-        batches = max(-(-rows // batch.rows_max), kinds if kinds < items else items)
+        batches = max(-(-rows // self.limits.rows), kinds if kinds < items else items)
         return self.workers.left_s(0, now) + batches * model.predict_s(cost / batches)
 
     def company_s(self, work: Work) -> float:
         """How long a batch of so much would wait for more, if nobody's deadline is near."""
-        return 0.0 if not self.batch.enabled or work.rows >= self.batch.rows_max else self.batch.wait_ms / 1000
+        return 0.0 if not self.batch.enabled or work.rows >= self.limits.rows else self.batch.wait_ms / 1000
+
+    def share_rows(self, now: float, worker: int, rows: int, cost: float, starts_in_s: float) -> int:
+        """How many of so many rows this worker takes, whose batch would start in so many seconds; see ``shared_rows``."""
+        model = self.model
+        if not model.confident:
+            return rows
+        fixed_s = model.predict_s(0.0)
+        per_row_s = (model.predict_s(cost) - fixed_s) / rows
+        return shared_rows(rows, [starts_in_s, *self.workers.others_free_in_s(worker, now)], fixed_s, per_row_s)
 
     def full_batch_s(self, cost: float) -> float:
         """How long a batch runs for which so much waits."""
@@ -150,7 +168,7 @@ class Forecast:
         batch = self.batch
         if not batch.enabled:
             return max(1, math.ceil(work.items))
-        least = max(work.rows / batch.rows_max, min(work.kinds, work.items), 1.0)
+        least = max(work.rows / self.limits.rows, min(work.kinds, work.items), 1.0)
         if batch.cost_max is not None:
             least = max(least, min(work.cost / batch.cost_max, work.items))
         return math.ceil(least)

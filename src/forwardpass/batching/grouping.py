@@ -26,7 +26,16 @@ Slices = list[tuple[list[Buffer], int]]
 class Grouping:
     """Built once per variant from its columns and batch settings; ``cut`` is called for every request."""
 
-    def __init__(self, columns: Sequence[Field], batch: Batch, *, batched: bool, fixed_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Field],
+        batch: Batch,
+        *,
+        batched: bool,
+        fixed_rows: int | None = None,
+        apart: bool = False,
+    ) -> None:
+        """With ``apart`` rows that may share a batch are cut one by one all the same: each may be known."""
         self._columns = columns
         self._batch = batch
         self._texts = [i for i, column in enumerate(columns) if column.kind in ("text", "texts", "bytes")]
@@ -37,31 +46,29 @@ class Grouping:
         together = batch.enabled and batched
         self._by_length = bool(self._texts) and together
         # A model without an axis for rows, or with one row in it, runs each row by itself; one with more takes just these.
-        apart = not batched and fixed_rows in (None, 1)
+        apart = (apart and together) or (not batched and fixed_rows in (None, 1))
         self._cuts = batch.enabled or apart
         # A batch that ends at a cost takes rows one by one.
-        self._piece_rows = 1 if apart or (self._by_length and batch.cost_max is not None) else batch.rows_max
-        self._whole_max = 1 if apart or self._by_length else batch.rows_max if batched else sys.maxsize
+        self._piece_rows = 1 if apart or (self._by_length and batch.cost_max is not None) else batch.rows_cut
+        self._whole_max = 1 if apart or self._by_length else batch.rows_cut if batched else sys.maxsize
         self._cost_column = next((i for i, column in enumerate(columns) if column.name == batch.cost), None)
 
     async def cut(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
         """The request's ticket and its items, in row order. Raises Refused batch_too_large where cutting is not allowed."""
         if request.rows <= ON_LOOP_ROWS_MAX:
             return self.items(request, deadline, now)
-        return await asyncio.to_thread(self.items, request, deadline, now, asyncio.get_running_loop())
+        return await asyncio.to_thread(self.items, request, deadline, now)
 
-    def items(
-        self, request: Request, deadline: float, now: float, loop: asyncio.AbstractEventLoop | None = None
-    ) -> tuple[Ticket, list[Item]]:
-        """What ``cut`` gives; in a thread with the ``loop`` in which the ticket will be awaited."""
+    def items(self, request: Request, deadline: float, now: float) -> tuple[Ticket, list[Item]]:
+        """What ``cut`` gives, at once."""
         shapes = [tensor.shape[1:] for tensor in request.columns]
         priority = request.priority or DEFAULT_PRIORITY
         if request.rows <= self._whole_max:
             columns: list[Buffer] = [tensor.data for tensor in request.columns]
-            ticket = Ticket(1, deadline, loop, request.id)
+            ticket = Ticket(1, deadline, request.id)
             return ticket, [self._item(ticket, 0, columns, shapes, request.rows, priority, now, request.tenant)]
         slices = self._slices(request)
-        ticket = Ticket(len(slices), deadline, loop, request.id)
+        ticket = Ticket(len(slices), deadline, request.id)
         return ticket, [
             self._item(ticket, part, columns, shapes, rows, priority, now, request.tenant)
             for part, (columns, rows) in enumerate(slices)

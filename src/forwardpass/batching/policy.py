@@ -1,7 +1,7 @@
 """When a batch leaves and when the next one is sent ahead: pure decisions, tested as tables."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from forwardpass.core.pipeline import Batch
@@ -13,6 +13,7 @@ LINGER_S_MAX = 0.02
 PREFETCH_SHARE_MIN = 0.05
 PREFETCH_S_MIN = 0.001  # less than this is not worth a timer
 PREFETCH_LEAD_MARGIN = 1.3
+SHARED_GAIN_MIN = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ class Wait:
     seconds: float
 
 
-def release(waiting: Waiting, batch: Batch) -> Release | Wait:
+def release(waiting: Waiting, batch: Batch, rows_max: int) -> Release | Wait:
     """A worker is free and ``waiting`` is not empty: send it, or wait for company?"""
     if waiting.alone:
         return Release("rerun_alone")
     if not batch.enabled:
         return Release("batching_off")
-    if waiting.rows >= batch.rows_max:
+    if waiting.rows >= rows_max:
         return Release("rows_max")
     if batch.cost_max is not None and waiting.cost >= batch.cost_max:
         return Release("cost_max")
@@ -70,6 +71,27 @@ def linger_s(waiting_rows: int, last_rows: int, last_s: float) -> float:
         return 0.0
     seconds = min(LINGER_S_MAX, LINGER_SHARE * last_s)
     return seconds if seconds >= LINGER_S_MIN else 0.0
+
+
+def shared_rows(rows: int, free_in_s: Sequence[float], fixed_s: float, per_row_s: float) -> int:
+    """How many of the rows that wait the first of these workers takes; the others are free in so many seconds, in order.
+
+    All of them, unless all would be done sooner by SHARED_GAIN_MIN if others took the rest: a batch of everything keeps
+    the next worker idle, one of half of it costs its fixed time twice.
+    """
+    own_s, others = free_in_s[0], free_in_s[1:]
+    alone_s = own_s + fixed_s + per_row_s * rows
+    if per_row_s <= 0.0:
+        return rows
+    workers, level_s = 1, alone_s
+    for count, free_s in enumerate(others, 2):
+        if free_s + fixed_s >= level_s:
+            break
+        workers = count
+        level_s = fixed_s + (per_row_s * rows + own_s + sum(others[: count - 1])) / count
+    if workers == 1 or alone_s - level_s < SHARED_GAIN_MIN * alone_s:
+        return rows
+    return min(rows, max(1, math.ceil((level_s - fixed_s - own_s) / per_row_s - 1e-9)))
 
 
 def prefetch_at(submitted_s: float, whole_s: float, preprocess_s: float) -> float | None:

@@ -55,6 +55,11 @@ class Quarantine:
         self._expire()
         return len(self._until)
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to look for."""
+        return not (self._until or self._suspects or self._slow)
+
     def add(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> None:
         self._note_size(sum([len(column) for column in columns]))
         self._keep(self._until, digest(columns, shapes, rows))
@@ -95,7 +100,7 @@ class Quarantine:
         than its caller waits.
         """
         self._expire()
-        if not self._until and not self._suspects and not self._slow:
+        if self.empty:
             return
         if item.bytes_total > HASHED_BYTES_MAX and item.bytes_total not in self._large:
             return
@@ -126,7 +131,7 @@ class Quarantine:
 
     def _expire(self) -> None:
         """All of one kind stay equally long, so whoever is over is in front."""
-        if not self._until and not self._suspects and not self._slow:
+        if self.empty:
             return
         now = self._clock()
         for kept in (self._until, self._suspects, self._slow):

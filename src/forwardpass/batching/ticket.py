@@ -2,8 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -28,27 +28,50 @@ class Part(msgspec.Struct):
     tokens: int = 0  # that tokenizers made of the rows that succeeded
 
 
+class Sharing(Protocol):
+    """What a request's items have to do with equal items of others (see ``rollout/item_cache.py``)."""
+
+    def landed(self, part: int, result: Part) -> None:
+        """A part was answered, whether or not the request still waits for it."""
+
+    def left(self) -> "Sequence[Item]":
+        """The request has ended without an answer; returns what runs for it in others' place."""
+
+
 class Ticket:
     """Collects the parts of one request. ``finish`` is the only way to end it, and only its first call counts.
 
-    ``await ticket.ended`` returns when all parts are in, or raises the Failure that ended the request; a caller that
-    stops waiting ends it too.
+    ``then`` is called once, when all parts are in or a Failure has ended it (``failure`` says which). ``await
+    ticket.ended`` is the same for who waits; a caller that stops waiting ends it too.
     """
 
-    __slots__ = ("_missing", "_parts", "deadline", "ended", "request")
+    __slots__ = ("_ended", "_future", "_missing", "_parts", "deadline", "failure", "request", "sharing", "then")
 
     def __init__(
-        self, parts: int, deadline: float, loop: asyncio.AbstractEventLoop | None = None, request: str = ""
+        self, parts: int, deadline: float, request: str = "", then: "Callable[[Ticket], None] | None" = None
     ) -> None:
         self.deadline = deadline
         self.request = request  # its id, for the log
-        self.ended: asyncio.Future[None] = (loop or asyncio.get_running_loop()).create_future()
+        self.failure: Failure | None = None
+        self.then = then
+        self.sharing: Sharing | None = None
+        self._ended = False
+        self._future: asyncio.Future[None] | None = None
         self._parts: list[Part | None] = [None] * parts
         self._missing = parts
 
     @property
     def done(self) -> bool:
-        return self.ended.done()
+        return self._ended or (self._future is not None and self._future.done())
+
+    @property
+    def ended(self) -> "asyncio.Future[None]":
+        """Of the loop that first asks for it."""
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+            if self._ended:
+                self._tell(self._future)
+        return self._future
 
     @property
     def several(self) -> bool:
@@ -61,20 +84,35 @@ class Ticket:
 
     def deliver(self, part: int, result: Part) -> None:
         """One part's result; the last one ends the request. A second result for a part is a defect of ours."""
-        if self.ended.done():
+        if self.sharing is not None:
+            self.sharing.landed(part, result)
+        if self.done:
             return
         assert self._parts[part] is None, f"part {part} was delivered twice"
         self._parts[part] = result
         self._missing -= 1
         if self._missing == 0:
-            self.ended.set_result(None)
+            self._end(None)
 
     def finish(self, failure: Failure) -> bool:
         """End the request without an answer; False when it had ended before."""
-        if self.ended.done():
+        if self.done:
             return False
-        self.ended.set_exception(failure)
+        self._end(failure)
         return True
+
+    def _end(self, failure: Failure | None) -> None:
+        self._ended, self.failure = True, failure
+        if self._future is not None:
+            self._tell(self._future)
+        if self.then is not None:
+            self.then(self)
+
+    def _tell(self, future: "asyncio.Future[None]") -> None:
+        if self.failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self.failure)
 
 
 class Held(NamedTuple):

@@ -61,7 +61,7 @@ def _parts(session: Session, records: Sequence[Record], sequence: Turn | None) -
     """What is asked at once: one execution's rows, so that a deadline is that of one; all, where rows may depend on
     each other. Raises ForwardpassError for a record that does not fit the inputs, before any of many is run."""
     variant = session.variant
-    size = min(variant.batch.rows_max, variant.version.definition.queue.rows_max)
+    size = min(variant.batch.rows_cut, variant.version.definition.queue.rows_max)
     if len(records) <= size or sequence is not None or not (variant.batch.enabled and variant.signature.batched):
         return [records]
     try:

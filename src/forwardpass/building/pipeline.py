@@ -30,6 +30,7 @@ from forwardpass.client_wire import Prediction
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import (
     Batch,
+    Cache,
     Checks,
     Field,
     Golden,
@@ -102,6 +103,7 @@ class Pipeline:
         queue: Queue | None = None,
         workers: Workers | None = None,
         sequence: Sequences | None = None,
+        cache: Cache | None = None,
         task: Task | None = None,
         price: Price | None = None,
         golden: Sequence[Golden] = (),
@@ -130,6 +132,7 @@ class Pipeline:
             queue=queue or Queue(),
             workers=workers or Workers(),
             sequence=sequence,
+            cache=cache,
             task=task,
             price=price or Price(),
             golden=examples,

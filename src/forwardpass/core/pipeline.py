@@ -16,6 +16,9 @@ TaskScale = Literal["as_is", "cosine", "logit"]
 
 FieldKind = Literal["tensor", "text", "texts", "json", "image", "audio", "bytes", "number", "category", "ragged"]
 
+ROWS_AT_FIRST = 32
+"""What "auto" begins with."""
+
 GuardMode = Literal["block", "mask", "flag", "shadow"]
 Pii = Literal["email", "phone", "iban", "card", "ip", "key"]
 
@@ -95,13 +98,18 @@ class Batch:
     """How strangers' rows share an execution. The defaults need no tuning."""
 
     enabled: bool = True  # false: every request runs as it was sent
-    rows_max: int = 32  # rows of one execution; larger requests are cut and joined
+    rows_max: int | Literal["auto"] = "auto"  # rows of one execution; "auto" learns where larger batches stop paying
     wait_ms: float = 0.0  # 0 = take what waits when a worker is free
     cost: str = "rows"  # rows | bytes | tokens | the name of a number input
     cost_max: float | None = None  # a batch's budget; an item dearer than all of it runs alone
     buckets_bytes: tuple[int, ...] = ()  # for text: upper byte lengths of the groups that batch together
     padding: Padding | None = None  # rows of different length share a batch, filled up
     tolerance: float = 1e-4  # of the load-time self-test that rows are independent; 0 = bit for bit
+
+    @property
+    def rows_cut(self) -> int:
+        """Larger requests are cut into parts of so many rows and joined again."""
+        return ROWS_AT_FIRST if self.rows_max == "auto" else self.rows_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +127,16 @@ class Sequences:
 
     idle_s: float = 60.0  # a sequence without a request for so long is forgotten
     sequences_max: int = 1024  # kept at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Answers that are kept, row by row: a row that is known is not run again. What is repeated exactly is all it is for."""
+
+    enabled: bool = True  # false: the section is as if it were not there
+    bytes_max: int = 64 * 1024 * 1024  # of this version's kept answers, their bookkeeping included
+    ttl_s: float = 3600.0  # an answer that is so old is computed again
+    shared: bool = False  # true: tenants are given each other's answers; false: each only what it asked itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +228,7 @@ class Pipeline:
     queue: Queue = field(default_factory=Queue)
     workers: Workers = field(default_factory=Workers)
     sequence: Sequences | None = None  # None = every request stands alone
+    cache: Cache | None = None  # None = every row is run
     task: Task | None = None  # None = what the steps say, if they leave no doubt
     price: Price = field(default_factory=Price)
     golden: tuple[Golden, ...] = ()

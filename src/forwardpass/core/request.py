@@ -1,6 +1,7 @@
 """What a dialect decodes bytes to and what it encodes an answer from: the same for every protocol."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -56,10 +57,21 @@ class Request(msgspec.Struct):
     judged: bool = True  # by the judges of guards; golden examples are not
     judging: tuple[str, ...] = ()  # the pipelines for whose guards this one judges, the first asked first
     begun: int = 0  # which start of its sequence it counts for, once it has run
+    age_s_max: float = inf  # of a kept answer that it may be given; below 0 none, and none of a request that runs
+    stores: bool = True  # what is computed for it may be kept, and given to others
 
     @property
     def tenant(self) -> str:
         return self.caller.tenant
+
+
+class CacheUse(msgspec.Struct):
+    """Of a request's rows, how many had a kept answer, waited for an equal row that ran, and were run."""
+
+    hit: int = 0
+    joined: int = 0
+    miss: int = 0
+    age_s_max: float = 0.0  # of the kept answers
 
 
 class Note(msgspec.Struct):
@@ -81,3 +93,4 @@ class Answer(msgspec.Struct):
     notes: Sequence[Note]
     receipt: dict[str, Any] | None = None
     tokens: int = 0  # that tokenizers made of the rows that succeeded, special ones counted, padding not
+    cache: CacheUse | None = None  # None: its version keeps no answers

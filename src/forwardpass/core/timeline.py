@@ -49,3 +49,9 @@ class BatchReport(msgspec.Struct):
     execute_s: float = 0.0
     postprocess_s: float = 0.0
     outcome: str = "ok"
+    limit: int = 0  # of rows, when it was released
+    why: str = ""  # that limit
+    predicted_s: float = 0.0
+    took_s: float = 0.0  # the worker was at it and at nothing else
+    elements: int = 0  # of rows of different length that were made equal,
+    padding: int = 0  # and what they were filled up with

@@ -16,7 +16,10 @@ GROUP = "forwardpass.engines"
 
 @dataclass(frozen=True, slots=True)
 class EngineOption:
-    """One engine option: what is allowed in words and as a test, and what it is when not written."""
+    """One engine option: what is allowed in words and as a test, and what it is when not written.
+
+    A default that is not allowed: it must be written.
+    """
 
     allowed: str
     test: Callable[[Any], bool]
@@ -34,6 +37,7 @@ class EngineKind:
     apart: bool = False  # it tells state and constants from rows, see ModelSignature
     plain: Mapping[str, Any] = field(default_factory=dict)  # options that switch off what could change answers
     safe: Mapping[str, Any] = field(default_factory=dict)  # options to fall back to when it does
+    candidates: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # engines to choose from, the first being the reference
 
     def settings(self, written: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's options in effect."""

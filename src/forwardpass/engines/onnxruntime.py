@@ -1,10 +1,6 @@
-"""The onnxruntime engine: an ONNX file on CPU, by path, one session, one caller at a time.
+"""The onnxruntime engine: an ONNX file on CPU, by path, one session, one caller at a time."""
 
-How rows map to the graph is read from the first axes of its inputs: all free, a batch of any size; all the same
-number N, exactly N rows at once; anything else, no axis for rows, so a work is one row and its arrays have none.
-"""
-
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -14,6 +10,7 @@ from forwardpass.core.errors import Code, Failed, Misconfigured, Problem
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.engines.discover import EngineKind, EngineOption
+from forwardpass.engines.graph import OUT_OF_MEMORY, signature_of
 from forwardpass.engines.oneshot import OneShot
 from forwardpass.engines.protocol import Arrays, ModelFile, ModelSignature
 
@@ -26,7 +23,6 @@ DATATYPES = {
 LEVELS = {
     "all": "ORT_ENABLE_ALL", "extended": "ORT_ENABLE_EXTENDED", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"
 }  # fmt: skip
-OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "out of memory", "bad array new length")
 SIZE_TRIED = 4  # of an axis that is free, when an output's rank is found by running
 
 
@@ -93,20 +89,7 @@ class OnnxRuntime:
                 field if field.shape else Field(field.name, field.datatype, (-1,) * rank)
                 for field, rank in zip(outputs, ranks, strict=True)
             ]
-        inputs, whole_inputs = _parted(inputs, {*file.state, *file.constants})
-        outputs, whole_outputs = _parted(outputs, set(file.state.values()))
-        batched, fixed_rows = _rows_of([field.shape for field in inputs])
-        if not all(field.shape for field in outputs):  # nothing to cut into rows
-            batched, fixed_rows = False, None
-        cut = 1 if batched or fixed_rows is not None else 0
-        return ModelSignature(
-            tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in inputs),
-            tuple(Field(field.name, field.datatype, field.shape[cut:]) for field in outputs),
-            batched,
-            fixed_rows,
-            tuple(whole_inputs),
-            tuple(whole_outputs),
-        )
+        return signature_of(file, inputs, outputs)
 
     def _field(self, node: Any) -> Field:
         """A graph input or output with all its axes; a free one is -1."""
@@ -144,18 +127,6 @@ def _grow_as_asked(onnxruntime: Any) -> None:
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
     onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
-
-
-def _parted(fields: Sequence[Field], apart: Collection[str]) -> tuple[list[Field], list[Field]]:
-    return [field for field in fields if field.name not in apart], [field for field in fields if field.name in apart]
-
-
-def _rows_of(shapes: Sequence[tuple[int, ...]]) -> tuple[bool, int | None]:
-    """Whether the first axis is one of rows, free in all inputs; or the number that it is in all of them."""
-    first = {shape[0] if shape else None for shape in shapes}
-    if first == {-1}:
-        return True, None
-    return False, (first.pop() or None) if len(first) == 1 else None
 
 
 engine = EngineKind(

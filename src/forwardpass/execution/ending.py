@@ -6,6 +6,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from forwardpass.execution.beginning import Process
+
 STOPPED = ("T", "t")  # states in /proc/PID/stat
 LEAVE_TIME_S = 2.0
 
@@ -25,7 +27,7 @@ def kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-async def leave(process: asyncio.subprocess.Process) -> None:
+async def leave(process: Process) -> None:
     """Its socket is closed, so it leaves by itself; if it does not, it is killed."""
     try:
         await end_of(process)
@@ -34,7 +36,7 @@ async def leave(process: asyncio.subprocess.Process) -> None:
     await end_of(process)
 
 
-async def end_of(process: asyncio.subprocess.Process) -> None:
+async def end_of(process: Process) -> None:
     """At most LEAVE_TIME_S: asyncio goes on waiting while a child of the process, in a session of its own, holds its output."""
     if process.returncode is None:
         with suppress(TimeoutError):
@@ -42,7 +44,7 @@ async def end_of(process: asyncio.subprocess.Process) -> None:
                 await process.wait()
 
 
-def signal_of(process: asyncio.subprocess.Process) -> str:
+def signal_of(process: Process) -> str:
     """What ended it: "SIGSEGV"; "" for one that ended by itself."""
     status = process.returncode or 0
     names = {each.value: each.name for each in signal.Signals}

@@ -19,7 +19,7 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
     started = monotonic_s()
     try:
         plan = build(load.version, threads=load.threads, settings=load.settings)
-        rows_max = load.version.definition.batch.rows_max
+        rows_max = load.version.definition.batch.rows_cut
         again = load.settings is not None
         bare = plan.unguarded()
         alone = rows_alone(bare, 1) if again else rows_alone(bare)

@@ -66,6 +66,11 @@ class LocalWorker:
         return self.state is State.READY
 
     @property
+    def idle(self) -> bool:
+        """Whether a batch sent now would run at once."""
+        return self.ready and (self._last is None or self._last.done())
+
+    @property
     def returning(self) -> bool:
         """It never goes away, so it never comes back."""
         return False
@@ -114,7 +119,7 @@ class LocalWorker:
         started = self._clock()
         try:
             plan = self._plan = build(self._version, threads=self._threads, own=self._own)
-            rows_max = self._version.definition.batch.rows_max
+            rows_max = self._version.definition.batch.rows_cut
             bare = plan.unguarded()
             tested = self_test(bare, rows_alone(bare), rows_max)
             plan.independent = tested.independent

@@ -43,6 +43,11 @@ class Model:
         after = {each.input: each.rows_of(outputs, rows) for each in self.state}
         return {field.name: _checked(field, outputs, rows) for field in self.signature.outputs}, after
 
+    def exchange(self, engine: Engine) -> Engine:
+        """Run by this engine from now on, which has loaded the same graph; the one before is the caller's to close."""
+        before, self._engine = self._engine, engine
+        return before
+
     def close(self) -> None:
         self._engine.close()
 

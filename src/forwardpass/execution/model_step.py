@@ -96,6 +96,7 @@ class ModelStep:
         self._shared = {} if shared is None else shared
         self._owner = False
         self.known: Mapping[str, Any] | None = None  # settings that an earlier load of this version found right
+        self.tolerance: Mapping[str, float] | None = None  # of an engine that is chosen among candidates
         self._model: Model | None = None
         self.warnings: list[str] = []
         self.platform = ""
@@ -146,19 +147,39 @@ class ModelStep:
             if kind.own_code and not self._context.trusted:
                 text = f"{options['file']} is own code, which runs only in a trusted version"
                 raise Misconfigured(Code.NOT_TRUSTED, text)
+            name = options["engine"]
             file = _model_file(kind, options, self._context)
-            self._model = self._load(kind, file)
+            if kind.candidates:
+                name, file = self._candidate(kind, file)
+            self._model = self._load(name, file)
             self.platform = kind.platform
-            self.settings = {"engine": options["engine"], "threads": file.threads, **self._model.file.options}
+            self.settings = {"engine": name, "threads": file.threads, **self._model.file.options}
+            if kind.candidates:
+                self.settings["auto"] = self.known["auto"] if self.known else {}
         return self._model
+
+    def _candidate(self, kind: EngineKind, file: ModelFile) -> tuple[str, ModelFile]:
+        """The engine that an earlier load has chosen, or the reference that others are compared with."""
+        self.tolerance = file.options["tolerance"]
+        if self.known is None:
+            name, options = kind.candidates[0]
+            return name, replace(file, options=engine_kind(name).settings(options))
+        name = self.known["engine"]
+        return name, replace(file, options=engine_kind(name).settings({}), threads=self.known["threads"])
+
+    def choose(self, settings: Mapping[str, Any]) -> None:
+        """This is what the model runs with: engine, threads and options, and ``auto``, why."""
+        self.settings.clear()
+        self.settings.update(settings)
 
     def close(self) -> None:
         if self._model is not None and self._owner:
             self._model.close()
 
-    def _load(self, kind: EngineKind, file: ModelFile) -> Model:
+    def _load(self, engine: str, file: ModelFile) -> Model:
         """Once for all steps of the version that run the same file in the same way."""
-        key = f"{kind.platform} {file}"
+        kind = engine_kind(engine)
+        key = f"{engine} {file} {self.tolerance}"
         if key in self._shared:
             return self._shared[key]
         self._owner = True
@@ -252,6 +273,9 @@ def _model_file(kind: EngineKind, options: Options, context: Context) -> ModelFi
 
 def _engine_troubles(kind: EngineKind, written: Mapping[str, Any]) -> list[Trouble]:
     troubles: list[Trouble] = []
+    for key, option_ in kind.options.items():
+        if key not in written and not option_.test(option_.default):
+            troubles.append((key, "missing", option_.allowed))
     for key, value in written.items():
         if key not in kind.options:
             allowed = f"options here: {', '.join((*OWN, *kind.options))}{did_you_mean(key, (*OWN, *kind.options))}"

@@ -139,7 +139,7 @@ def _kind(index: int, step: Step, context: Context, shared: dict[str, Model], ow
     if step.use == ModelStep.name:
         return ModelStep(context, shared)
     with _at(index):
-        return kind_of(step.use, {**kinds(), **own})
+        return kind_of(step.use, kinds(own))
 
 
 def _graph_inputs(definition: Pipeline, models: Mapping[int, ModelStep]) -> tuple[Input, ...]:

@@ -5,9 +5,7 @@
 
 import asyncio
 import logging
-import os
 import socket
-import sys
 from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
@@ -21,6 +19,7 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
+from forwardpass.execution.beginning import Begin, Order, Process, spawned
 from forwardpass.execution.board import Board
 from forwardpass.execution.ending import STOPPED, end_of, kill, leave, pulse_of, signal_of
 from forwardpass.execution.exchange import outcome_of, run_of
@@ -35,16 +34,7 @@ DEATHS_WINDOW_S = 60.0
 DEATHS_MAX = 5
 RETURNING_LOADS = 2.0  # one that was ended for nobody is about to be back for so many times what loading took
 RETURNING_MIN_S = 2.0
-LOG_LINE_BYTES_MAX = 4096
 LOG_LINES_MAX = 200  # per process: a worker that prints for ever must not fill the log
-_ENVIRONMENT_KEPT = (
-    "PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
-)  # fmt: skip
-_ENVIRONMENT_SET = {
-    "ORT_DISABLE_TELEMETRY": "1",  # a server does not report to anybody
-    "OPENCV_FOR_THREADS_NUM": "1",  # the worker's threads are its engine's
-    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for work leave the cores to those at work
-}
 _log = logging.getLogger("forwardpass.execution")
 
 
@@ -63,7 +53,9 @@ class State(StrEnum):
 class WorkerProcess:
     """One slot. ``loaded`` is set once the version has loaded; ``state`` says whether it can be used now."""
 
-    def __init__(self, version: Version, index: int, *, threads: int, clock: Clock) -> None:
+    def __init__(
+        self, version: Version, index: int, *, threads: int, clock: Clock, begin: Begin = spawned
+    ) -> None:
         self.index = index
         self.state = State.STARTING
         self.loaded: Loaded | None = None
@@ -74,6 +66,7 @@ class WorkerProcess:
         self.given_up: list[int] = []
         self._version = version
         self._threads = threads
+        self._begin = begin
         self._clock = clock
         self._limits = version.definition.workers
         self._running = Sent(clock)
@@ -91,6 +84,11 @@ class WorkerProcess:
     def ready(self) -> bool:
         """Whether a batch sent now would run."""
         return self.state is State.READY
+
+    @property
+    def idle(self) -> bool:
+        """Whether a batch sent now would run at once."""
+        return self.state is State.READY and not self._running
 
     @property
     def returning(self) -> bool:
@@ -212,15 +210,9 @@ class WorkerProcess:
         self._note_end(f"ended with status {process.returncode}{doing}", process.pid, signal=signal_of(process), **ran)
         return code
 
-    async def _start(self, childs_end: socket.socket, marks: int) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", "forwardpass.execution.boxed",
-            str(os.getpid()), str(self._limits.memory_max_mb * 1024 * 1024), str(marks),
-            self._version.folder,  # the last, after all other arguments: boxed.py reads it there
-            start_new_session=True, pass_fds=(marks,), stdin=childs_end.fileno(),  # inheritable, it would reach others started meanwhile
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=LOG_LINE_BYTES_MAX,
-            env=_ENVIRONMENT_SET | {name: os.environ[name] for name in _ENVIRONMENT_KEPT if name in os.environ},
-        )  # fmt: skip
+    async def _start(self, childs_end: socket.socket, marks: int) -> Process:
+        memory_max_bytes = self._limits.memory_max_mb * 1024 * 1024
+        return await self._begin(Order(childs_end, marks, memory_max_bytes, self._version.folder))
 
     def _note_end(self, how: str, pid: int | None, **ran: str) -> None:
         if self.loaded is None and self.refusal is None:

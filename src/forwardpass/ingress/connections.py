@@ -28,6 +28,16 @@ class Connection(Protocol):
         """End at once, whatever is going on."""
 
 
+class Elsewhere(Protocol):
+    """Connections that other processes of this server have open, and are told that this one has."""
+
+    def open_elsewhere(self) -> int: ...
+
+    def open_elsewhere_of(self, address: str) -> int: ...
+
+    def tell_open(self, count: int, more: int, address: str) -> None: ...
+
+
 def address_of(peer: object) -> str:
     """Who counts as one caller: an IPv4 address, or an IPv6 network of /64, which is what one customer gets.
 
@@ -73,6 +83,7 @@ class OpenConnections:
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
+        self.elsewhere: Elsewhere | None = None  # set, the limits hold over all processes together
 
     def __len__(self) -> int:
         return len(self._open)
@@ -80,8 +91,8 @@ class OpenConnections:
     def arrive(self, address: str) -> bool:
         """Count in what arrives; whether there is room for it, so that it will have to be counted out again."""
         limits = self._limits
-        over = len(self._open) + self._arriving.total() + 1 - limits.connections_max
-        here = self._addresses[address] + self._arriving[address] + 1 - limits.connections_per_address_max
+        over = self._all() + self._arriving.total() + 1 - limits.connections_max
+        here = self._all_of(address) + self._arriving[address] + 1 - limits.connections_per_address_max
         if over > REFUSALS_MAX or (address and here > REFUSALS_MAX):
             return False
         self._arriving[address] += 1
@@ -97,18 +108,31 @@ class OpenConnections:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self._addresses[address] += 1
-        over = len(self._open) - self._limits.connections_max
+        self._tell(1, address)
+        over = self._all() - self._limits.connections_max
         if over > REFUSALS_MAX:
             connection.cut()
-        if over > 0 or (address and self._addresses[address] > self._limits.connections_per_address_max):
+        if over > 0 or (address and self._all_of(address) > self._limits.connections_per_address_max):
             return Failed(Code.TOO_MANY_CONNECTIONS, "too many connections are open", retry_after_s=1.0)
         return None
 
     def leave(self, connection: Connection, address: str) -> None:
         self._open.discard(connection)
         _count_out(self._addresses, address)
+        self._tell(-1, address)
         if not self._open:
             self._empty.set()
+
+    def _all(self) -> int:
+        return len(self._open) + (self.elsewhere.open_elsewhere() if self.elsewhere is not None else 0)
+
+    def _all_of(self, address: str) -> int:
+        here = self._addresses[address]
+        return here + (self.elsewhere.open_elsewhere_of(address) if self.elsewhere is not None and address else 0)
+
+    def _tell(self, more: int, address: str) -> None:
+        if self.elsewhere is not None:
+            self.elsewhere.tell_open(len(self._open), more, address)
 
     def watch(self) -> None:
         """Have the limits in time enforced from now on. One timer for all: one per request would cost more than it."""

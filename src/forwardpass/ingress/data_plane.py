@@ -42,7 +42,7 @@ class DataPlane:
     ) -> None:
         missing = {route.endpoint for route in routes} - dialects.keys() - endpoints.keys()
         assert not missing, f"routes without an endpoint: {missing}"
-        self._inference = inference
+        self.inference = inference
         self._table = Table(routes)
         self._dialects = dialects
         self._endpoints = endpoints
@@ -72,10 +72,10 @@ class DataPlane:
                 await self._admit(http, None)
                 answer = self._unmatched(http, match, family, id)
         except Exception as error:  # a border: a defect of ours costs this request only
-            answer = _told(error, http, route, family, id)
+            answer = told(error, http, route, family, id)
         finally:
             http.leave()
-        self._mark(answer, http, route, family, id, trace)
+        self.mark(answer, http, route, family, id, trace)
         if self._edge.compresses(answer, http):
             await compress(answer, http.headers.get(b"accept-encoding"))
         return answer
@@ -91,13 +91,13 @@ class DataPlane:
             await self._edge.screen(http, route, pipeline)
             return None
         except Exception as error:  # a border, as ``respond`` is
-            self._inference.count(error)
+            self.inference.count(error)
             id, family = self._ids.next(), self.family_of(http.method, http.path)
-            answer = _told(error, http, route, family, id)
-        self._mark(answer, http, route, family, id, trace_of(http.headers))
+            answer = told(error, http, route, family, id)
+        self.mark(answer, http, route, family, id, trace_of(http.headers))
         return answer
 
-    def _mark(
+    def mark(
         self, answer: HttpAnswer, http: HttpRequest, route: Route | None, family: Family, id: str, trace: Trace | None
     ) -> None:
         """Add what every answer says, an error too."""
@@ -106,6 +106,20 @@ class DataPlane:
             answer.headers.append(trace_header(trace))
         answer.headers += client_id_header(http.headers)
         self._edge.mark(answer, http, route, family)
+
+    def plain(self, http: HttpRequest) -> tuple[Match, Dialect] | None:
+        """Who reads requests with this head; None for what is answered otherwise than by one plain answer to its caller.
+
+        What is left out here ``respond`` does before and after it asks the dialect.
+        """
+        match = self._table.match(http.method, http.path)
+        if not isinstance(match, Match) or http.encoding or b"idempotency-key" in http.headers:
+            return None
+        route, dialect = match.route, self._dialects.get(match.route.endpoint)
+        if dialect is None or dialect.target is not by_path or route.scope != "infer" or route.body != "large":
+            return None
+        refused = route.streams or (route.needs and route.needs not in self._enabled) or http.method != route.method
+        return None if refused or self._border is not None else (match, dialect)
 
     def family_of(self, method: bytes, path: str) -> Family:
         """Whose clients ask there, also where nothing answers."""
@@ -116,7 +130,7 @@ class DataPlane:
         try:
             return await self._edge.admit(http, route, pipeline)
         except BaseException as error:
-            self._inference.count(error)
+            self.inference.count(error)
             raise
 
     def _accept(self, http: HttpRequest, route: Route) -> KeptAnswers | None:
@@ -125,14 +139,14 @@ class DataPlane:
             self._check(http, route)
             return self._edge.keeps(http, route)
         except BaseException as error:
-            self._inference.count(error)
+            self.inference.count(error)
             raise
 
     async def _unpack(self, http: HttpRequest, route: Route) -> None:
         try:
             await self._edge.unpack(http, route)
         except BaseException as error:
-            self._inference.count(error)
+            self.inference.count(error)
             raise
 
     async def _once(self, call: Call, kept: KeptAnswers) -> HttpAnswer:
@@ -142,10 +156,10 @@ class DataPlane:
             asked = await off_loop(len(call.http.body), fingerprint, call.http)
             again = kept.begin(call.caller.peers, key, asked)
         except BaseException as error:
-            self._inference.count(error)
+            self.inference.count(error)
             raise
         if again is not None:
-            self._inference.outside["replayed"] += 1
+            self.inference.outside["replayed"] += 1
             return again
         answer = None
         try:
@@ -161,13 +175,13 @@ class DataPlane:
             dialect = self._dialects.get(route.endpoint)
             if dialect is None:
                 answer = await self._endpoints[route.endpoint](call)
-                self._inference.outside["ok"] += 1
+                self.inference.outside["ok"] += 1
                 return answer
             work = dialect.work(call.http)
             # A path is read at once: from here to the answer the version must not be unloaded.
             target = by_path(call) if dialect.target is by_path else await off_loop(work, dialect.target, call)
         except BaseException as error:
-            self._inference.count(error)
+            self.inference.count(error)
             raise
 
         def decode(variant: Variant) -> Request:
@@ -182,15 +196,15 @@ class DataPlane:
             encoded.headers += guard_header(answer)
             return encoded
 
-        return await self._inference.run(target, work, decode, encode, call.caller, call.http.admission)
+        return await self.inference.run(target, work, decode, encode, call.caller, call.http.admission)
 
     def _unmatched(self, http: HttpRequest, allowed: Sequence[bytes], family: Family, id: str) -> HttpAnswer:
         answer = self._edge.origins.preflight(http, allowed)
         if answer is None:
             answer = _no_route(http, allowed, family, id)
-            self._inference.outside[Code.METHOD_NOT_ALLOWED if allowed else Code.ROUTE_NOT_FOUND] += 1
+            self.inference.outside[Code.METHOD_NOT_ALLOWED if allowed else Code.ROUTE_NOT_FOUND] += 1
         else:
-            self._inference.outside["ok"] += 1
+            self.inference.outside["ok"] += 1
         return answer
 
     def _check(self, http: HttpRequest, route: Route) -> None:
@@ -210,7 +224,7 @@ class DataPlane:
                 raise Refused(Code.BODY_TOO_LARGE, text)
 
 
-def _told(error: Exception, http: HttpRequest, route: Route | None, family: Family, id: str) -> HttpAnswer:
+def told(error: Exception, http: HttpRequest, route: Route | None, family: Family, id: str) -> HttpAnswer:
     """The answer to a request that ended so; what went wrong on our side is logged."""
     if not isinstance(error, Failure):
         _log.error(

@@ -24,6 +24,7 @@ class Call(msgspec.Struct):
     trace: Trace | None = None
     caller: Caller = ANONYMOUS
     message: Any = None  # what ``target`` read of the body and left for ``decode`` and ``encode``
+    asked: Any = None  # what was found out of its head, where that is kept: a client that repeats it
     repeatable: bool = True  # the answer would be the same again: no row of it failed by our fault
 
 

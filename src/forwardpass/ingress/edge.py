@@ -12,6 +12,7 @@ import msgspec
 from forwardpass.admit.quotas import Quotas
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.errors import Code, Refused, show
+from forwardpass.core.off_loop import at_once
 from forwardpass.ingress.compression import worth
 from forwardpass.ingress.cors import Origins
 from forwardpass.ingress.idempotency import HEADER, KeptAnswers
@@ -29,6 +30,16 @@ class Identity(Protocol):
 
     async def caller(self, http: HttpRequest) -> Caller:
         """Raises Refused unauthenticated for one who does not say, or whom nobody knows; bad_request for two who ask."""
+
+    def known(self, http: HttpRequest) -> Caller | None:
+        """The same where it can be said at once; None says nothing."""
+
+    def holds(self, caller: Caller) -> bool:
+        """Whether the time has not come at which one who is known expires."""
+
+    @property
+    def changes(self) -> int:
+        """Changes whenever somebody who is known may be known no more, but for those who expire."""
 
     def knows(self, caller: Caller) -> bool:
         """Whether one who was known still is."""
@@ -85,6 +96,24 @@ class Edge:
     async def identify(self, http: HttpRequest) -> Caller:
         """Who asks. Raises Refused as Identity does."""
         return ANONYMOUS if self.identity is None else await self.identity.caller(http)
+
+    def at_once(self, http: HttpRequest, caller: Caller, pipeline: str) -> None:
+        """What ``admit`` takes of a caller who is known and may ask, where nothing need be awaited for it (``waits``)."""
+        if self.rates is not None and http.peer:
+            self.rates.take(http.peer)
+        if self.quotas is not None:
+            http.admission = self.quotas.admission(caller, len(http.body))
+            at_once(http.admission.enter(pipeline))
+
+    @property
+    def waits(self) -> bool:
+        """Whether others must be asked what callers may still take."""
+        return self.quotas is not None and self.quotas.store.waits
+
+    @property
+    def quiet(self) -> bool:
+        """Whether ``mark`` says only what a request's headers decide."""
+        return self.rates is None and self.quotas is None
 
     def watch(self, answer: HttpAnswer, caller: Caller) -> None:
         """Have an answer that is a stream end, with a last event that says why, once its caller is known no more."""

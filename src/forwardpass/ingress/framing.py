@@ -8,6 +8,7 @@ extensions without end and does not tell where a message stopped. There is one r
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -59,6 +60,7 @@ class Head:
     keep_alive: bool
     http_1_0: bool
     expects_continue: bool
+    asked: Any = None  # what whoever answers has found out of it; a client that repeats its head need not be read again
 
 
 class _Fields:

@@ -4,26 +4,25 @@
                                  a large body -> screen(its head) -> the rest of it
 
 Each connection has one task that answers its requests in order. While one runs we keep reading, so that a client who
-hangs up is noticed: the task is cancelled, and with it whatever ``respond`` was doing. What breaks the rules of the
-protocol is refused, after the answers to what came before it, and nothing more of that connection is read.
+hangs up is noticed: the task is cancelled, and with it whatever ``respond`` was doing. A request that waits for nothing
+but its batch does without the task: it is begun when it has come, and its answer is told to the connection. What breaks
+the rules of the protocol is refused, after the answers to what came before it, and nothing more is read.
 """
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure
-from forwardpass.ingress.connections import LINGER_S, OpenConnections, ends_of
-from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.connections import LINGER_S, ends_of
 from forwardpass.ingress.framing import Head, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
-from forwardpass.ingress.in_flight import BytesInFlight
-from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
-from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX, Family
+from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
+from forwardpass.ingress.serving import Answering, Serving, Waiting
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
 
@@ -31,39 +30,6 @@ HELD_BYTES_MAX = 64 * 1024
 """In the line, which is full then; unread behind a full line, when we stop receiving (and noticing a hang-up)."""
 
 log = logging.getLogger("forwardpass.ingress")
-
-FamilyOf = Callable[[bytes, str], Family]
-
-
-class Serving:
-    """What the connections of one server share.
-
-    ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
-    ``in_flight`` counts the bytes of requests, of this server or of several. ``screen`` is asked before a body comes in
-    that is not small, or that waits for 100 Continue; ``origins`` what pages may read of refusals.
-    """
-
-    def __init__(
-        self,
-        respond: Respond,
-        family_of: FamilyOf,
-        limits: HttpLimits,
-        clock: Clock,
-        in_flight: BytesInFlight | None = None,
-        screen: Screen | None = None,
-        origins: Origins | None = None,
-    ) -> None:
-        self.respond = respond
-        self.family_of = family_of
-        self.screen = screen
-        self.origins = Origins() if origins is None else origins
-        self.limits = limits
-        self.clock = clock
-        self.draining = False
-        self.running = self.requests = self.cancelled = 0
-        self.refused: Counter[Code] = Counter()
-        self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
-        self.connections = OpenConnections(limits, clock)
 
 
 class _Whole(NamedTuple):
@@ -76,13 +42,22 @@ class _Whole(NamedTuple):
     refusal: Failure | None
 
 
+class _Begun(NamedTuple):
+    """A request that is answered without the task; in the line once its answer still has to be awaited, or written long."""
+
+    head: Head
+    size: int
+    waiting: Waiting | None
+    answering: Answering | None = None
+
+
 class HttpConnection(asyncio.Protocol):
     """Reads into a waiting line; one task answers what is in it. To its ``OpenConnections`` it is a Connection."""
 
     def __init__(self, server: Serving) -> None:
         self._server = server
         self._limits = server.limits
-        self._line: deque[_Whole | Head | Failure] = deque()
+        self._line: deque[_Whole | _Begun | Head | Failure] = deque()
         """A failure is its last entry; so is a head, of a body that is to be let in, until it was."""
         self._line_bytes = 0
         self._counted_bytes = 0  # in flight, of what came and is not being answered
@@ -92,6 +67,7 @@ class HttpConnection(asyncio.Protocol):
         self._has_room = self._let_in = False  # the body that is coming in
         self._asked: tuple[bytes, str, Mapping[bytes, bytes]] = (b"", "", {})  # by what was refused
         self._running = False
+        self._begun: _Begun | None = None  # that runs, unless the task has it
         self._client_ended = False
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
         self._quiet_s = server.clock()  # since when nothing is asked
@@ -113,6 +89,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._task.cancel()
+        self._leave()
         self._forget()
         self._server.connections.leave(self, self._peer)
 
@@ -120,6 +97,7 @@ class HttpConnection(asyncio.Protocol):
         """The client ended its side. If it waits for an answer it is taken to be gone; a refusal still goes out."""
         if self._running or (self._line and isinstance(self._line[0], _Whole)):
             self._task.cancel()
+            self._leave()
             self._forget()
             self._ends(self._limits.write_time_s)
             return False
@@ -162,6 +140,9 @@ class HttpConnection(asyncio.Protocol):
     def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
         self._deaf = not head.keep_alive
         size = self._splitter.head_bytes + len(body)
+        if not self._line and not self._running and self._begin(head, body, now_s, size):
+            self._has_room = self._let_in = False
+            return
         self._line_bytes += size
         self._count()
         refusal = None
@@ -212,6 +193,9 @@ class HttpConnection(asyncio.Protocol):
     def _forget(self) -> None:
         """Whatever came is not answered any more."""
         self._deaf = True
+        for entry in self._line:
+            if isinstance(entry, _Begun) and isinstance(entry.answering, Coroutine):
+                entry.answering.close()
         self._line.clear()
         self._line_bytes = 0
         self._splitter.drop()
@@ -226,8 +210,66 @@ class HttpConnection(asyncio.Protocol):
 
     def _put(self, entry: _Whole | Head | Failure) -> None:
         self._line.append(entry)
+        if self._begun is None:
+            self._wake_up()
+
+    def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def _begin(self, head: Head, body: bytes, now_s: float, size: int) -> bool:
+        """Have a request answered without the task, if nothing but its batch need be awaited for it."""
+        server = self._server
+        if server.begin is None or len(body) > SMALL_BODY_BYTES_MAX or self._writer.stalled_s:
+            return False
+        if self._wake is None or self._wake.done() or not server.in_flight.room(size):
+            return False
+        answering = server.begin(head, self._request(head, body, now_s), self)
+        if answering is None:
+            return False
+        self._running = True
+        server.running += 1
+        server.requests += 1
+        server.in_flight.hold(size)
+        if isinstance(answering, Waiting):
+            self._begun = _Begun(head, size, answering)
+        else:
+            self._begun = _Begun(head, size, None)
+            self.tell(answering)
+        return True
+
+    def tell(self, answering: Answering) -> None:
+        """The answer to what was begun."""
+        assert self._begun is not None, "an answer to nothing"
+        head, size, _, _ = begun = self._begun
+        if not isinstance(answering, HttpAnswer) or not self._writer.at_once(answering):
+            self._begun = begun if isinstance(answering, Coroutine) else begun._replace(waiting=None)  # it has ended
+            self._line.appendleft(begun._replace(answering=answering))
+            return self._wake_up()
+        close = answering.close or not head.keep_alive or self._server.draining
+        self._begun = None
+        self._over(size)
+        self._writer.write_now(answering, head, close)
+        if close:
+            self._end()
+        elif self._line:
+            self._wake_up()
+        else:
+            self._quiet_s = self._server.clock()
+
+    def _leave(self) -> None:
+        """The client went away from what was begun."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._server.cancelled += 1
+            self._over(begun.size)
+            if begun.waiting is not None:
+                begun.waiting.leave()
+
+    def _over(self, size: int, peer: str = "") -> None:
+        self._running = False
+        self._server.running -= 1
+        self._server.in_flight.hold(-size, peer)
 
     async def _serve(self) -> None:
         try:
@@ -241,6 +283,8 @@ class HttpConnection(asyncio.Protocol):
                     break
                 if isinstance(entry, Head):
                     last = await self._screen(entry)
+                elif isinstance(entry, _Begun):
+                    last = await self._finish(entry)
                 else:
                     last = await self._answer_next(entry)
                 if last or self._transport.is_closing():
@@ -290,10 +334,26 @@ class HttpConnection(asyncio.Protocol):
         server.running += 1
         server.requests += 1
         try:
+            return await self._write(head, server.respond(request) if refusal is None else refusal)
+        finally:
+            self._over(size + request.unpacked_bytes, self._peer)
+
+    async def _finish(self, begun: _Begun) -> bool:
+        """The same for one that was begun without the task."""
+        self._begun = None
+        assert begun.answering is not None, "it was told"
+        try:
+            return await self._write(begun.head, begun.answering)
+        finally:
+            self._over(begun.size)
+
+    async def _write(self, head: Head, answering: HttpAnswer | Awaitable[HttpAnswer] | Failure) -> bool:
+        server = self._server
+        try:
             try:
-                if refusal is not None:
-                    raise refusal
-                answer = await server.respond(request)
+                if isinstance(answering, Failure):
+                    raise answering
+                answer = answering if isinstance(answering, HttpAnswer) else await answering
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
                     raise  # the client is gone; otherwise something inside gave up, which is no answer
@@ -303,10 +363,6 @@ class HttpConnection(asyncio.Protocol):
         except asyncio.CancelledError:
             server.cancelled += 1
             raise
-        finally:
-            self._running = False
-            server.running -= 1
-            server.in_flight.hold(-size - request.unpacked_bytes, self._peer)
 
     def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
         if not isinstance(error, Failure):

@@ -3,13 +3,15 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 
 from forwardpass.core.clock import Clock
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.http import FamilyOf, HttpConnection, Serving
+from forwardpass.ingress.http import HttpConnection
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.listeners import Listeners
-from forwardpass.ingress.message import HttpLimits, HttpStatistics, Respond, Screen
+from forwardpass.ingress.message import FrontStatistics, HttpLimits, HttpStatistics, Respond, Screen
+from forwardpass.ingress.serving import FamilyOf, Serving
 
 
 class HttpServer(Serving):
@@ -46,3 +48,7 @@ class HttpServer(Serving):
 
     def statistics(self) -> HttpStatistics:
         return HttpStatistics(len(self.connections), self.running, self.requests, self.cancelled, dict(self.refused))
+
+    def fronts(self) -> Sequence[FrontStatistics]:
+        """The processes that listen beside this one."""
+        return ()

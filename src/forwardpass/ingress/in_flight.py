@@ -1,6 +1,7 @@
 """How many bytes the requests of all connections hold together (FAULTS V10): what came in, until it is answered."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from forwardpass.core.clock import jitter
 from forwardpass.core.errors import Code, Failed
@@ -9,6 +10,16 @@ from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
 SMALL_SHARE = 8
 """One part of so many is kept for small bodies: a few huge ones leave room for everybody else's."""
 RETRY_S = 2.0
+
+
+class Elsewhere(Protocol):
+    """What other processes of this server hold, and are told that this one does."""
+
+    def held_elsewhere(self) -> int: ...
+
+    def held_elsewhere_of(self, address: str) -> int: ...
+
+    def tell_held(self, count: int, more: int, address: str) -> None: ...
 
 
 class BytesInFlight:
@@ -20,10 +31,11 @@ class BytesInFlight:
 
     def __init__(self, bytes_max: int, refuse_work: Callable[[], None] = lambda: None) -> None:
         self.held = 0
+        self.elsewhere: Elsewhere | None = None  # set, the limits hold over all processes together
         self._bytes_max = bytes_max
         self._large_max = bytes_max - bytes_max // SMALL_SHARE
         self._address_max = self._large_max // 2
-        self._refuse_work = refuse_work
+        self.refuse_work = refuse_work
         self._of_address: dict[str, int] = {}
 
     def hold(self, more: int, address: str = "") -> None:
@@ -35,21 +47,35 @@ class BytesInFlight:
                 self._of_address[address] = held
             else:
                 self._of_address.pop(address, None)
+        if self.elsewhere is not None:
+            self.elsewhere.tell_held(self.held, more, address)
+
+    def room(self, size: int) -> bool:
+        """Whether a small body of so many bytes has room."""
+        return self._all() + size <= self._bytes_max
 
     def check(self, more: int, size: int, address: str = "") -> None:
         """Raises Failed bytes_in_flight_full where so many more, of a body of ``size`` in all, have no room.
 
         For one that is not small also as ``refuse_work`` does.
         """
+        held = self._all()
         if size <= SMALL_BODY_BYTES_MAX:
-            if self.held + more > self._bytes_max:
-                raise self._full(more, self.held, self._bytes_max)
+            if held + more > self._bytes_max:
+                raise self._full(more, held, self._bytes_max)
             return
-        self._refuse_work()
-        if self.held + more > self._large_max:
-            raise self._full(more, self.held, self._large_max)
-        elif address and (held := self._of_address.get(address, 0)) + more > self._address_max:
+        self.refuse_work()
+        if held + more > self._large_max:
+            raise self._full(more, held, self._large_max)
+        elif address and (held := self._held_of(address)) + more > self._address_max:
             raise self._full(more, held, self._address_max)
+
+    def _all(self) -> int:
+        return self.held if self.elsewhere is None else self.held + self.elsewhere.held_elsewhere()
+
+    def _held_of(self, address: str) -> int:
+        held = self._of_address.get(address, 0)
+        return held if self.elsewhere is None else held + self.elsewhere.held_elsewhere_of(address)
 
     def _full(self, more: int, held: int, room: int) -> Failed:
         """What strangers are told says nothing of what others do."""

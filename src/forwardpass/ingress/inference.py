@@ -1,7 +1,7 @@
 """One request's way through the front, the same for every protocol: who answers, decode, answer, encode; all counted."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from forwardpass.rollout.variant import Variant
 
 ROW_BYTES = 1024  # what a row counts as, be it a single number: printing one takes up to 20 us
 Encoded = TypeVar("Encoded")
+Stage = TypeVar("Stage")
 
 
 class Inference:
@@ -42,7 +43,7 @@ class Inference:
         self._clock = clock
         self._pipeline_default = pipeline_default
         self._starting = starting
-        self._refuse_work = refuse_work
+        self.refuse_work = refuse_work
 
     async def run(
         self,
@@ -55,7 +56,7 @@ class Inference:
     ) -> Encoded:
         """The encoded answer of a request; ``work`` is how many bytes there are to decode, or count as. Raises the Failure that ended it."""
         try:
-            self._refuse_work()
+            self.refuse_work()
             variant = self.route(target, caller, "infer")
             variant.enter()  # from here to the answer: an unload waits also for a body that is being decoded
         except Failure as failure:
@@ -72,10 +73,11 @@ class Inference:
 
         try:
             if admission is not None:
-                await self._enter(admission, variant)
-            request = await self._decoded(variant, work, decode)
+                await self._counted(admission.enter(variant.version.pipeline))
+            request = await self._counted(off_loop(work, decode, variant))
+            request.timeline.decoded = self._clock()
             if admission is not None and admission.charges:
-                await self._charge(admission, variant, request)
+                await self._counted(self.charge(admission, variant, request))
             return await self.handle.told(variant, request, tell, admission)
         finally:
             variant.exit()
@@ -102,33 +104,21 @@ class Inference:
         """A request ended before any pipeline knew of it."""
         self.outside[ended_by(error)] += 1
 
-    async def _decoded(self, variant: Variant, work: int, decode: Callable[[Variant], Request]) -> Request:
+    async def _counted(self, stage: Awaitable[Stage]) -> Stage:
         try:
-            request = await off_loop(work, decode, variant)
-        except BaseException as error:
-            self.count(error)
-            raise
-        request.timeline.decoded = self._clock()
-        return request
-
-    async def _enter(self, admission: Admission, variant: Variant) -> None:
-        try:
-            await admission.enter(variant.version.pipeline)
+            return await stage
         except BaseException as error:
             self.count(error)
             raise
 
-    async def _charge(self, admission: Admission, variant: Variant, request: Request) -> None:
+    async def charge(self, admission: Admission, variant: Variant, request: Request) -> None:
+        """Reserve of the caller's quotas the most that the request can come to. Raises as Admission does."""
         definition, charges = variant.version.definition, admission.charges
         tokens = "tokens" in charges or ("cost" in charges and definition.price.token > 0)
         size = sum([column.bytes_total for column in request.columns]) if tokens else 0
-        try:
-            await admission.charge(
-                await off_loop(size, partial(most, tokens=tokens), definition, variant.signature, request)
-            )
-        except BaseException as error:
-            self.count(error)
-            raise
+        await admission.charge(
+            await off_loop(size, partial(most, tokens=tokens), definition, variant.signature, request)
+        )
 
     def _only(self, tasks: Sequence[TaskKind], caller: Caller, scope: str) -> str:
         """The pipeline for requests that name none: the one of the settings, or the only one that the caller may ask.

@@ -36,6 +36,7 @@ class Listeners:
         self._limits = limits
         self._tls = tls
         self._watched: list[socket.socket] = []
+        self._lent: set[socket.socket] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
 
     async def add(self, sock: socket.socket) -> None:
@@ -45,10 +46,22 @@ class Listeners:
         self._watched.append(sock)
         self._watch(sock)
 
+    def lend(self, sock: socket.socket) -> None:
+        """Another process accepts on it, until it is taken back."""
+        if sock in self._watched and sock not in self._lent:
+            self._lent.add(sock)
+            asyncio.get_running_loop().remove_reader(sock)
+
+    def take_back(self, sock: socket.socket) -> None:
+        """Accept on it here."""
+        self._lent.discard(sock)
+        self._watch(sock)
+
     def close(self) -> None:
         """Accept no more."""
         while self._watched:
             sock = self._watched.pop()
+            self._lent.discard(sock)
             asyncio.get_running_loop().remove_reader(sock)
             sock.close()
 
@@ -61,7 +74,7 @@ class Listeners:
         await asyncio.gather(*self._handshakes, return_exceptions=True)
 
     def _watch(self, sock: socket.socket) -> None:
-        if sock in self._watched:
+        if sock in self._watched and sock not in self._lent:
             asyncio.get_running_loop().add_reader(sock, self._accept, sock)
 
     def _accept(self, sock: socket.socket) -> None:

@@ -81,3 +81,14 @@ class HttpStatistics:
     requests: int  # handed to respond since the start
     cancelled: int  # of these, given up because the client went away
     refused: dict[Code, int]  # by this protocol itself
+
+
+@dataclass(frozen=True, slots=True)
+class FrontStatistics:
+    """A process that listens beside the owner."""
+
+    state: str
+    pid: int | None
+    deaths: int
+    connections: int
+    running: int

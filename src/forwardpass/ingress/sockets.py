@@ -26,6 +26,23 @@ def at_port(plane: str, host: str, port: int) -> socket.socket:
     return _listening(sock)
 
 
+def beside(sock: socket.socket) -> socket.socket:
+    """A further listening socket at the same port: the system gives each its part of who connects. Raises OSError.
+
+    Only now may others share the port: before, somebody else's server there would not have been noticed.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    further = socket.socket(sock.family, socket.SOCK_STREAM)
+    try:
+        further.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        further.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        further.bind(sock.getsockname())
+        return _listening(further)
+    except OSError:
+        further.close()
+        raise
+
+
 @contextmanager
 def at_path(path: str, mode: int) -> Iterator[socket.socket]:
     """A listening Unix socket with these permissions, whose path is taken away at the end.

@@ -22,13 +22,23 @@ class AnswerWriter:
         self._clock = clock
         self._writable: asyncio.Future[None] | None = None
 
+    def at_once(self, answer: HttpAnswer) -> bool:
+        """Whether ``write_now`` may be asked to write it: in one piece, to a client that takes it."""
+        return isinstance(answer.body, bytes) and len(answer.body) <= PIECE_BYTES and self._writable is None
+
+    def write_now(self, answer: HttpAnswer, head: Head, close: bool) -> None:
+        """Answer the request of ``head``."""
+        body = answer.body
+        assert isinstance(body, bytes)
+        wire = answer_head(answer, len(body), head.http_1_0, close)
+        self._transport.write(wire if head.method == b"HEAD" else wire + body)
+
     async def write(self, answer: HttpAnswer, head: Head, close: bool) -> bool:
         """Answer the request of ``head``; whether the connection must end after it."""
         body = answer.body
         if not isinstance(body, bytes) or len(body) > PIECE_BYTES:
             return await self._write_long(answer, head, close)
-        wire = answer_head(answer, len(body), head.http_1_0, close)
-        self._transport.write(wire if head.method == b"HEAD" else wire + body)
+        self.write_now(answer, head, close)
         if self._writable is not None:
             await self._writable
         return close

@@ -102,12 +102,17 @@ class Pressure:
     def refuse_work(self) -> None:
         """Raises Failed memory_full."""
         if self.level >= Level.REFUSE_WORK:
-            raise _full("new requests are refused")
+            raise work_refused()
 
     def refuse_load(self) -> None:
         """Raises Failed memory_full."""
         if self.level >= Level.REFUSE_LOADS:
             raise _full("no version is loaded")
+
+
+def work_refused() -> Failed:
+    """What who brings new work is told while memory is short."""
+    return _full("new requests are refused")
 
 
 def memory_of(root: Path) -> Memory | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.pipeline import Version
-from forwardpass.core.request import Note
+from forwardpass.core.request import CacheUse, Note
 from forwardpass.core.timeline import BatchReport, Timeline
 from forwardpass.observe.redaction import Redaction
 
@@ -45,6 +45,7 @@ class Record(msgspec.Struct):
     cost: float = 0.0  # in the units of the pipeline's price
     tenant: str = ANONYMOUS.tenant
     key: str = ""  # id of what the caller was known by
+    cache: CacheUse | None = None  # None: its version keeps no answers
     verdicts: Mapping[tuple[str, str], int] = {}  # of guards: (guard, what it did) -> on how many values
 
     def __post_init__(self) -> None:
@@ -96,12 +97,17 @@ def receipt(record: Record) -> dict[str, Any]:
             for batch in record.batches
         ],
         **({"batches_left_out": record.batches_left_out} if record.batches_left_out else {}),
+        **({"cache": _cache(record.cache)} if record.cache is not None else {}),
         "notes": [{"row": note.row, "name": note.name, **_redaction.value(note.value)} for note in record.notes],
         **({"guards": _by_guard(record.verdicts)} if record.verdicts else {}),
         **({"notes_left_out": record.notes_left_out} if record.notes_left_out else {}),
         "repeatable": not record.repeatable,
         **({"repeatable_reason": record.repeatable} if record.repeatable else {}),
     }
+
+
+def _cache(use: CacheUse) -> dict[str, float]:
+    return {"hit": use.hit, "joined": use.joined, "miss": use.miss, "age_s_max": round(use.age_s_max, 3)}
 
 
 def _by_guard(verdicts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:

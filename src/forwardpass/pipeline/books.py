@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from forwardpass.admit.quotas import NOTHING, Admission, Use
 from forwardpass.batching.ticket import Part
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failure, Refused
 from forwardpass.core.pipeline import Price
-from forwardpass.core.request import Note, Request
+from forwardpass.core.request import CacheUse, Note, Request
+from forwardpass.core.timeline import BatchReport
 from forwardpass.observe.log import request_ended
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts, Record, receipt
@@ -19,6 +20,7 @@ from forwardpass.pipeline.charge import ours, price_of
 from forwardpass.rollout.variant import Variant
 
 OK = "ok"
+NOT_BITWISE = "batching changes the last bits of a row's answer"
 
 
 def ended_by(error: BaseException) -> Code:
@@ -26,6 +28,18 @@ def ended_by(error: BaseException) -> Code:
     if isinstance(error, Failure):
         return error.code
     return Code.CANCELLED if isinstance(error, asyncio.CancelledError) else Code.INTERNAL
+
+
+class _Sums(NamedTuple):
+    """Over the parts of a request; ``failed`` with the rows that judges failed, ``ours`` of the others by our own fault."""
+
+    rows: int
+    failed: int
+    ours: int
+    tokens: int
+    notes: Sequence[Note]
+    batches: Sequence[BatchReport]
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ class Entry:
         "_request",
         "_variant",
         "begun_rows",
+        "cache",
         "judged_failures",
         "judged_notes",
         "parts",
@@ -62,6 +77,7 @@ class Entry:
     def __init__(self, books: Books, variant: Variant, request: Request, admission: Admission | None) -> None:
         self.parts: Sequence[Part] = ()
         self.begun_rows = 0
+        self.cache: CacheUse | None = None
         self.judged_failures: Mapping[int, Failure] = {}
         self.judged_notes: Sequence[Note] = ()
         self._admission = admission
@@ -75,58 +91,84 @@ class Entry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        use = self._use(error)
+        self.close(error)
+
+    def close(self, error: BaseException | None) -> None:
+        """The end of the request: what ended it, None where it was answered."""
+        sums = self._sums()
+        use = self._use(error, sums)
         if self._admission is not None:
             self._admission.settle(use)
-        record = self._record(self._outcome() if error is None else ended_by(error), use.cost)
+        record = self._record(sums.outcome if error is None else ended_by(error), use.cost, sums)
+        books = self._books
         if not self._request.judging:  # what a judge was asked is in the receipt of the request that it judges
-            self._books.receipts.keep(record)
-        self._books.metrics.observe(record)
+            books.receipts.keep(record)
+        books.metrics.observe(record)
         self._variant.answered.observe(record)
         request_ended(record)
 
     def receipt(self) -> dict[str, Any]:
         """For the answer itself, so before that is encoded."""
-        return receipt(self._record(self._outcome(), self._use(None).cost))
+        sums = self._sums()
+        return receipt(self._record(sums.outcome, self._use(None, sums).cost, sums))
 
-    def _outcome(self) -> str:
-        rows = sum([part.rows for part in self.parts])
+    def _sums(self) -> "_Sums":
+        parts = self.parts
+        if len(parts) == 1 and not self.judged_failures and not self.judged_notes:
+            (part,) = parts
+            if not part.failures and not part.notes and part.batch is not None:
+                return _Sums(part.rows, 0, 0, part.tokens, (), (part.batch,), OK)
+        failures = [part.failures for part in parts if part.failures]
+        rows = sum([part.rows for part in parts])
+        failed = sum(map(len, failures)) + len(self.judged_failures)
+        outcome = OK
         if self.judged_failures:
-            failed = len(self.judged_failures) + sum([len(part.failures) for part in self.parts])
-            return self.judged_failures[min(self.judged_failures)].code if failed >= self._request.rows else OK
-        failures = [part.failures[min(part.failures)] for part in self.parts if part.failures]
-        return failures[0].code if failures and not rows else OK
+            if failed >= self._request.rows:
+                outcome = self.judged_failures[min(self.judged_failures)].code
+        elif failures and not rows:
+            outcome = failures[0][min(failures[0])].code
+        return _Sums(
+            rows,
+            failed,
+            sum([ours(each.values()) for each in failures]),
+            sum([part.tokens for part in parts]),
+            [*self.judged_notes, *[note for part in parts for note in part.notes]],
+            [part.batch for part in parts if part.batch is not None],
+            outcome,
+        )
 
-    def _record(self, outcome: str, cost: float) -> Record:
-        request, parts, loaded = self._request, self.parts, self._variant.loaded
+    def _record(self, outcome: str, cost: float, sums: "_Sums") -> Record:
+        request, loaded = self._request, self._variant.loaded
         request.timeline.responded = self._books.clock()
+        caller = request.caller
         return Record(
             request.id,
             self._variant.version,
             request.timeline,
-            [part.batch for part in parts if part.batch is not None],
+            sums.batches,
             request.rows,
-            sum([len(part.failures) for part in parts]) + len(self.judged_failures),
-            [*self.judged_notes, *[note for part in parts for note in part.notes]],
-            "" if loaded is not None and loaded.bitwise else "batching changes the last bits of a row's answer",
+            sums.failed,
+            sums.notes,
+            "" if loaded is not None and loaded.bitwise else NOT_BITWISE,
             outcome,
-            tokens=sum([part.tokens for part in parts]),
+            tokens=sums.tokens,
             trace=request.trace.id if request.trace is not None else "",
-            tenant=request.tenant,
-            key=request.caller.id,
+            tenant=caller.tenant,
+            key=caller.id,
             cost=cost,
+            cache=self.cache,
         )
 
-    def _use(self, error: BaseException | None) -> Use:
+    def _use(self, error: BaseException | None, sums: "_Sums") -> Use:
         """Of the rows that workers made something of, those that did not fail by our fault. Nothing of a request that
         did, and of one that a judge was asked: the request that is judged pays its own pipeline's price."""
-        parts, price = self.parts, self._variant.version.definition.price
+        price = self._variant.version.definition.price
         if self._request.judging or not (error is None or isinstance(error, Refused | asyncio.CancelledError)):
             return NOTHING
-        if error is not None and not parts:
+        if error is not None and not self.parts:
             return self._begun(price)
-        rows = sum([part.rows + len(part.failures) - ours(part.failures.values()) for part in parts])
-        tokens = sum([part.tokens for part in parts]) if rows else 0
+        rows = sums.rows + sums.failed - len(self.judged_failures) - sums.ours
+        tokens = sums.tokens if rows else 0
         return Use(rows, tokens, price_of(price, rows, tokens))
 
     def _begun(self, price: Price) -> Use:

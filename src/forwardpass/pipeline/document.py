@@ -12,6 +12,7 @@ from typing import Any, get_args
 from forwardpass.core.errors import show
 from forwardpass.core.pipeline import (
     Batch,
+    Cache,
     Checks,
     Golden,
     Guard,
@@ -28,6 +29,7 @@ from forwardpass.core.pipeline import (
     Workers,
 )
 from forwardpass.core.tensor import DATATYPES, RANK_MAX
+from forwardpass.pipeline.cache_section import CACHE
 from forwardpass.pipeline.guards_section import GUARD
 from forwardpass.pipeline.price_section import PRICE
 from forwardpass.pipeline.task_section import TASK
@@ -78,6 +80,7 @@ def _plain_form(value: Any) -> Any:
             | Padding()
             | Queue()
             | Sequences()
+            | Cache()
             | Task()
             | Workers()
             | Price()
@@ -191,7 +194,7 @@ _BATCH = table(
     Batch,
     {
         "enabled": true_or_false,
-        "rows_max": whole(1, 65_536),
+        "rows_max": whole(1, 65_536, or_word="auto"),
         "wait_ms": number(0, 1000),
         "cost": short_name,
         "cost_max": number(0, above=True),
@@ -241,6 +244,7 @@ _PIPELINE = table(
         "queue": _QUEUE,
         "workers": _WORKERS,
         "sequence": _SEQUENCES,
+        "cache": CACHE,
         "task": TASK,
         "price": PRICE,
         "golden": list_of(_GOLDEN, count_max=1000),

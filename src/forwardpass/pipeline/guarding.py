@@ -81,14 +81,11 @@ class Guarding:
         self, variant: Variant, request: Request, entry: Entry, deadline: float, answer_of: AnswerOf
     ) -> Answer:
         """The answer of ``answer_of`` to the rows that judges let in, less what they do not let out. Raises Failure."""
-        judges = [guard for guard in variant.version.definition.guards if guard.judge]
-        if judges and request.judged:
+        if request.judged and any(guard.judge for guard in variant.version.definition.guards):
             answer = await self._judged(variant, request, entry, deadline, answer_of)
         else:
             answer = await answer_of(variant, request, entry)
-        if answer.notes:
-            answer.notes = [note for note in answer.notes if not _in_shadow(note)]
-        return answer
+        return without_shadows(answer)
 
     async def _judged(
         self, variant: Variant, request: Request, entry: Entry, deadline: float, answer_of: AnswerOf
@@ -182,6 +179,13 @@ class Guarding:
             return
         size = sum([tensor.bytes_total for tensor in answer.outputs.values()])
         await off_loop(size, _look_at, guard, asked_of, answer, judged)
+
+
+def without_shadows(answer: Answer) -> Answer:
+    """It without the verdicts of guards in shadow mode: they are for the books."""
+    if answer.notes:
+        answer.notes = [note for note in answer.notes if not _in_shadow(note)]
+    return answer
 
 
 def refuse_circle(version: Version, routes: Routes) -> None:

@@ -6,12 +6,12 @@ Before this, ``ingress`` framed the bytes and a dialect decoded them; to tell is
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from forwardpass.admit.quotas import Admission
 from forwardpass.batching.deadlines import Deadlines
 from forwardpass.batching.sequences import Visit
-from forwardpass.batching.ticket import Item, Part
+from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Refused, show
 from forwardpass.core.request import Answer, Request
@@ -20,8 +20,8 @@ from forwardpass.execution.wire import ANSWER_BYTES_MAX
 from forwardpass.observe.metrics import Metrics
 from forwardpass.observe.receipts import Receipts
 from forwardpass.pipeline.books import Books, Entry
-from forwardpass.pipeline.guarding import Guarding
-from forwardpass.pipeline.joining import answer_of
+from forwardpass.pipeline.guarding import Guarding, without_shadows
+from forwardpass.pipeline.joining import answer_of, stamp_shared
 from forwardpass.pipeline.priority import priority_of
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import Variant
@@ -29,6 +29,16 @@ from forwardpass.rollout.variant import Variant
 DEADLINE_MIN_S = 0.001
 DEADLINE_MAX_S = 300.0
 Told = TypeVar("Told")
+
+
+class Begun(NamedTuple):
+    """A request that is in the queue or beyond."""
+
+    variant: Variant
+    request: Request
+    entry: Entry
+    ticket: Ticket
+    items: Sequence[Item]
 
 
 class Handle:
@@ -72,33 +82,76 @@ class Handle:
 
     async def _answer(self, variant: Variant, request: Request, entry: Entry) -> Answer:
         items: Sequence[Item] = ()
+        ticket: Ticket | None = None
         visit: Visit | None = None
         answer: Answer | None = None
         try:
             deadline = self._admit(variant, request)
             ticket, items = await variant.grouping.cut(request, deadline, self._clock())
-            self._refuse_quarantined(variant, items)
             if request.sequence is not None:
+                self._refuse_quarantined(variant, items)
                 visit = await variant.sequences.enter(request, request.sequence, items)
-                self._refuse_quarantined(variant, items)  # again: the one before it may have killed with the same input
-            request.timeline.queued = self._clock()
-            if variant.ended:  # nobody would take from its queue
-                raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
-            variant.queue.put(items)
+            elif variant.cache is not None:
+                items, entry.cache = await variant.cache.enter(request, ticket, items)
+            self._queue(variant, request, items)  # looks again: the one before it may have killed with the same input
             await self._deadlines.ended(ticket)
-            entry.parts = ticket.parts()
-            answer = self._respond(variant, request, entry.parts)
+            answer = self._respond(variant, request, entry, ticket)
+            answer.cache = entry.cache
             return answer
         except asyncio.CancelledError:
-            if items:
-                entry.begun_rows = sum([item.rows for item in items if item.taken])
-                items[0].ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
+            self._leave(ticket, items, entry)
             raise
         finally:
-            if answer is None:
-                variant.forget(items)
+            if answer is None and ticket is not None:
+                variant.forget(items if ticket.sharing is None else [*items, *ticket.sharing.left()])
             if visit is not None:
                 request.begun = variant.sequences.leave(visit, answered=answer is not None)
+
+    def begin(self, variant: Variant, request: Request, admission: Admission | None) -> "Begun":
+        """The same stages for a request of a variant with ``direct``: all that it waits for is its ticket.
+
+        Raises Failure, and then it is in the books; otherwise its entry must be closed after ``end``.
+        """
+        entry = self._books.open(variant, request, admission)
+        try:
+            deadline = self._admit(variant, request)
+            ticket, items = variant.grouping.items(request, deadline, self._clock())
+            self._queue(variant, request, items)
+        except BaseException as error:
+            entry.close(error)
+            raise
+        self._deadlines.watch(ticket)
+        return Begun(variant, request, entry, ticket, items)
+
+    def end(self, begun: "Begun") -> Answer:
+        """The answer, once the ticket is done. Raises the Failure that ended it."""
+        answer: Answer | None = None
+        try:
+            self._deadlines.settle(begun.ticket)
+            answer = self._respond(begun.variant, begun.request, begun.entry, begun.ticket)
+            if begun.request.receipt:
+                answer.receipt = begun.entry.receipt()
+            return without_shadows(answer)
+        finally:
+            if answer is None:
+                begun.variant.forget(begun.items)
+
+    def leave(self, begun: "Begun") -> None:
+        """Its caller went away before it had ended: now it has."""
+        self._leave(begun.ticket, begun.items, begun.entry)
+
+    def _queue(self, variant: Variant, request: Request, items: Sequence[Item]) -> None:
+        self._refuse_quarantined(variant, items)
+        request.timeline.queued = self._clock()
+        if variant.ended:  # nobody would take from its queue
+            raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
+        if items:  # none where every row is known, or runs for somebody else
+            variant.queue.put(items)
+
+    def _leave(self, ticket: Ticket | None, items: Sequence[Item], entry: Entry) -> None:
+        if ticket is not None:
+            entry.begun_rows = sum([item.rows for item in items if item.taken])
+            ticket.finish(Failed(Code.CANCELLED, "the caller went away"))
 
     def _admit(self, variant: Variant, request: Request) -> float:
         """May it come in? Returns its deadline on the clock."""
@@ -115,7 +168,7 @@ class Handle:
             text = f"the model takes exactly {fixed} rows; {request.rows} were sent"
             raise Refused(Code.SHAPE_MISMATCH, text)
         for name in request.outputs:
-            if all(name != field.name for field in variant.signature.outputs):
+            if name not in variant.signature.output_names:
                 known = ", ".join(field.name for field in variant.signature.outputs)
                 raise Refused(Code.UNKNOWN_OUTPUT, f'output "{show(name)}" does not exist; there are: {known}')
         return deadline
@@ -125,21 +178,27 @@ class Handle:
         return request.timeline.received + min(max(asked_s, DEADLINE_MIN_S), DEADLINE_MAX_S)
 
     def _refuse_quarantined(self, variant: Variant, items: Sequence[Item]) -> None:
-        for item in items:
-            variant.quarantine.look(item)
+        if not variant.quarantine.empty:
+            for item in items:
+                variant.quarantine.look(item)
 
-    def _respond(self, variant: Variant, request: Request, parts: Sequence[Part]) -> Answer:
+    def _respond(self, variant: Variant, request: Request, entry: Entry, ticket: Ticket) -> Answer:
         """Join the parts, in row order, into the outputs that were asked for."""
-        size = sum([len(output.data) for part in parts for output in part.outputs])
+        entry.parts = parts = ticket.parts()
+        size = 0
+        for part in parts:
+            for output in part.outputs:
+                size += len(output.data)
         if size > ANSWER_BYTES_MAX:
             raise too_large(size)
-        last = parts[-1].batch
-        assert last is not None, "a part that was delivered names its batch"
-        timeline = request.timeline
+        timeline, last = request.timeline, parts[-1].batch
         timeline.returned = self._clock()
-        timeline.released = last.released_s
-        timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
-        timeline.postprocess_s = last.postprocess_s
+        if entry.cache is not None:
+            stamp_shared(timeline, parts, entry.cache)
+        elif last is not None:
+            timeline.released = last.released_s
+            timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
+            timeline.postprocess_s = last.postprocess_s
         return answer_of(variant.version, variant.signature, request, parts)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from forwardpass.batching.ticket import Part
 from forwardpass.core.errors import Failure
 from forwardpass.core.pipeline import Field, Signature, Version
-from forwardpass.core.request import Answer, Note, Request
+from forwardpass.core.request import Answer, CacheUse, Note, Request
 from forwardpass.core.tensor import Tensor
+from forwardpass.core.timeline import Timeline
 
 
 def answer_of(version: Version, signature: Signature, request: Request, parts: Sequence[Part]) -> Answer:
@@ -16,6 +17,17 @@ def answer_of(version: Version, signature: Signature, request: Request, parts: S
         failures, notes = _counted_on(parts)
     tokens = sum([part.tokens for part in parts])
     return Answer(version, signature, _outputs(signature, request, parts), request.rows, failures, notes, tokens=tokens)
+
+
+def stamp_shared(timeline: Timeline, parts: Sequence[Part], use: CacheUse) -> None:
+    """The worker's stages of a request with a cache before it; where nothing was run for it, all it did was wait."""
+    last = next((part.batch for part in reversed(parts) if part.batch is not None), None)
+    if last is None or not use.miss:
+        timeline.released = timeline.returned
+        return
+    timeline.released = max(timeline.queued, last.released_s)
+    timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
+    timeline.postprocess_s = last.postprocess_s
 
 
 def _counted_on(parts: Sequence[Part]) -> tuple[dict[int, Failure], list[Note]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from forwardpass.core.errors import Misconfigured, show
 from forwardpass.core.pipeline import Input, Pipeline, Rule, Step
-from forwardpass.pipeline import golden_files, guards_section, price_section, task_section
+from forwardpass.pipeline import cache_section, golden_files, guards_section, price_section, task_section
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_file import SUFFIX, is_onnx
 from forwardpass.pipeline.toml_lines import join
@@ -55,6 +55,7 @@ def findings(
     yield from _batch(pipeline, _table(document, "batch"))
     yield from _padding(pipeline)
     yield from _sequence(pipeline, kinds)
+    yield from cache_section.findings(pipeline, folder, _table(document, "cache"))
     yield from task_section.findings(pipeline, folder)
     yield from price_section.findings(pipeline, document)
     yield from _golden(pipeline)
@@ -198,7 +199,7 @@ def _batch(pipeline: Pipeline, written: Mapping[str, Any]) -> Iterator[Finding]:
             if name in written:
                 yield f"batch.{name}", "has no effect while batch.enabled is false", "leave it out or enable batching"
         return
-    if "rows_max" in written and batch.rows_max > pipeline.queue.rows_max:
+    if batch.rows_max != "auto" and batch.rows_max > pipeline.queue.rows_max:
         yield "batch.rows_max", "is more than queue.rows_max, so no such batch forms", f"1 to {pipeline.queue.rows_max}"
     if "cost_max" in written and "cost" not in written:
         yield "batch.cost_max", "has no effect without batch.cost", "set both"

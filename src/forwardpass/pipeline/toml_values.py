@@ -42,11 +42,13 @@ def closest(name: str, allowed: Mapping[str, object]) -> str:
     return (f'did you mean "{near[0]}"? ' if near else "") + "allowed: " + ", ".join(allowed)
 
 
-def whole(low: int, high: int) -> Read:
+def whole(low: int, high: int, *, or_word: str = "") -> Read:
+    allowed = f"a whole number from {low} to {high}" + (f', or "{or_word}"' if or_word else "")
+
     def reader(value: Any, key: str, findings: Findings) -> Any:
-        if type(value) is int and low <= value <= high:
+        if (type(value) is int and low <= value <= high) or (or_word and value == or_word):
             return value
-        return findings.wrong(key, show(value), f"a whole number from {low} to {high}")
+        return findings.wrong(key, show(value), allowed)
 
     return reader
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from forwardpass.cache.shelf import Shelves
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Version
@@ -25,13 +26,21 @@ class Fleet:
     """
 
     def __init__(
-        self, routes: Routes, verify: Verify, *, threads: int, clock: Clock, make_worker: MakeWorker = WorkerProcess
+        self,
+        routes: Routes,
+        verify: Verify,
+        *,
+        threads: int,
+        clock: Clock,
+        make_worker: MakeWorker = WorkerProcess,
+        shelves: Shelves | None = None,
     ) -> None:
         self._routes = routes
         self._verify = verify
         self._threads = threads
         self._clock = clock
         self._make_worker = make_worker
+        self._shelves = Shelves() if shelves is None else shelves
         self._tasks: dict[Variant, asyncio.Task[None]] = {}
         self._group = asyncio.TaskGroup()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -60,7 +69,9 @@ class Fleet:
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
             threads = max(1, self._threads // version.definition.workers.count)
-            variant = Variant(version, threads=threads, clock=self._clock, make_worker=self._make_worker)
+            variant = Variant(
+                version, threads=threads, clock=self._clock, make_worker=self._make_worker, shelves=self._shelves
+            )
             self._routes.add(variant)
             self._tasks[variant] = self._group.create_task(self._run(variant))
             stage = await variant.settled()

@@ -58,6 +58,11 @@ class Routes:
             raise Failed(Code.NOT_READY, text, retry_after_s=1.0)
         return chosen
 
+    def ready(self, pipeline: str, number: int | None) -> Variant | None:
+        """What ``find`` gives; None where it would have to look further, or raise."""
+        variant = self._current.get(pipeline) if number is None else self._variants.get(pipeline, {}).get(number)
+        return variant if variant is not None and variant.stage is Stage.READY else None
+
     def current(self) -> list[Variant]:
         """Those that answer unpinned requests, by pipeline."""
         for pipeline, variant in list(self._current.items()):

@@ -13,6 +13,7 @@ from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import SequenceTable
 from forwardpass.batching.ticket import Item
+from forwardpass.cache.shelf import Shelves
 from forwardpass.core.clock import Clock, wall_s
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Signature, Version
@@ -20,6 +21,7 @@ from forwardpass.execution.local import LocalWorker
 from forwardpass.execution.process import State, WorkerProcess
 from forwardpass.execution.wire import Loaded
 from forwardpass.observe.statistics import Answered
+from forwardpass.rollout.item_cache import ItemCache, item_cache, why_not_kept
 from forwardpass.rollout.lifecycle import Stage, move
 
 QUARANTINE_S = 600.0
@@ -35,11 +37,23 @@ class Variant:
     """``run`` is its whole life. Nothing is taken in before ``stage`` is ready."""
 
     def __init__(
-        self, version: Version, *, threads: int, clock: Clock, make_worker: MakeWorker = WorkerProcess
+        self,
+        version: Version,
+        *,
+        threads: int,
+        clock: Clock,
+        make_worker: MakeWorker = WorkerProcess,
+        shelves: Shelves | None = None,
     ) -> None:
         definition = version.definition
         self.version = version
         self.stage = Stage.LOADING
+        # Whether a request waits for nothing but its batch: for no turn of its own and for no judge.
+        self.direct = (
+            definition.sequence is None
+            and definition.cache is None
+            and not any(guard.judge for guard in definition.guards)
+        )
         self.failure: Misconfigured | None = None
         self.signature = Signature((), ())
         self.loaded: Loaded | None = None
@@ -47,6 +61,8 @@ class Variant:
         self.running = 0  # requests between being routed and being answered
         self.batch = definition.batch
         self.batching_reason = "on"
+        self.cache: ItemCache | None = None
+        self.cache_reason = "off"
         self.answered = Answered()
         self.forecast = Forecast(definition.batch, definition.workers.count)
         self.queue = Queue(definition.queue, self.forecast, clock)
@@ -57,6 +73,8 @@ class Variant:
             make_worker(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
         ]
         self.sequences = SequenceTable(definition.sequence, self.workers, clock)
+        self._clock = clock
+        self._shelves = Shelves() if shelves is None else shelves
         self._settled = asyncio.Event()
         self._leaving = asyncio.Event()
         self._idle = asyncio.Event()
@@ -74,6 +92,8 @@ class Variant:
                     await verify(self)
                     # Golden examples are our own requests: what is counted is counted from here on.
                     self.answered, self.batcher.executed = Answered(), Executed()
+                    if self.cache_reason == "on":
+                        self.cache = item_cache(self, self._shelves, self._clock)
                     self._enter(Stage.READY)
                     await self._leaving.wait()
                     await self._idle.wait()
@@ -88,6 +108,8 @@ class Variant:
                 item.ticket.finish(Failed(Code.SHUTTING_DOWN, "the version is being unloaded", retry_after_s=1.0))
             if self.stage is not Stage.FAILED:
                 self.stage = Stage.UNLOADED
+            if self.cache is not None:
+                self._shelves.remove(self.cache.shelf)
             self._settled.set()
 
     async def settled(self) -> Stage:
@@ -126,8 +148,9 @@ class Variant:
         """A request comes in; Failed not_ready when the version ended since it was routed here."""
         if self.stage in (Stage.UNLOADED, Stage.FAILED):
             raise Failed(Code.NOT_READY, "the version was unloaded", retry_after_s=1.0)
+        if not self.running:
+            self._idle.clear()
         self.running += 1
-        self._idle.clear()
 
     def forget(self, items: Sequence[Item]) -> None:
         """Nobody waits for these any more: what has not begun of them is not run."""
@@ -155,8 +178,13 @@ class Variant:
         elif not self.batch.enabled:
             self.batching_reason = "off: batch.enabled is false"
         signature = self.signature
+        self.cache_reason = why_not_kept(self.version.definition, self.loaded, self._shelves)
         self.grouping = Grouping(
-            signature.columns, self.batch, batched=signature.batched, fixed_rows=signature.fixed_rows
+            signature.columns,
+            self.batch,
+            batched=signature.batched,
+            fixed_rows=signature.fixed_rows,
+            apart=self.cache_reason == "on",
         )
 
     def _enter(self, stage: Stage) -> None:

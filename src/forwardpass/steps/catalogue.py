@@ -1,120 +1,106 @@
 """All built-in kinds of step but ``model``, which needs the engines and so lives above, in ``execution/``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
-from forwardpass.steps.audio.decode import DECODE_AUDIO
-from forwardpass.steps.audio.frames import FRAMES
-from forwardpass.steps.audio.mel import LOG_MEL
-from forwardpass.steps.audio.samples import GAIN, PCM_SAMPLES, RESAMPLE
-from forwardpass.steps.audio.segments import SEGMENTS, VOICE_EVENTS
-from forwardpass.steps.boxes.crops import CROP_BOXES, TURN_IMAGE
-from forwardpass.steps.boxes.decode import DECODE_BOXES
-from forwardpass.steps.boxes.drawing import DRAW_BOXES, ENCODE_IMAGE
-from forwardpass.steps.boxes.grid import DECODE_GRID
-from forwardpass.steps.boxes.mapped import MAP_BOXES
-from forwardpass.steps.boxes.masks import MASK_POLYGONS
-from forwardpass.steps.boxes.nms import NMS
-from forwardpass.steps.boxes.refine import PLACE_POINTS, REFINE_BOXES
-from forwardpass.steps.boxes.regions import TEXT_REGIONS
-from forwardpass.steps.bytes import BYTE_WINDOWS
-from forwardpass.steps.decide.calibration import CALIBRATE
-from forwardpass.steps.decide.decisions import ABSTAIN, LABEL_SET
-from forwardpass.steps.decide.labels import LABELS, THRESHOLD
-from forwardpass.steps.elements import EXPAND, FOLD, RECORDS
-from forwardpass.steps.guard.step import GUARD
-from forwardpass.steps.image.decode import DECODE_IMAGE
-from forwardpass.steps.image.place import CROP_IMAGE, LETTERBOX_IMAGE
-from forwardpass.steps.image.pyramid import IMAGE_PYRAMID
-from forwardpass.steps.image.recompress import RECOMPRESS_IMAGE
-from forwardpass.steps.image.resize import RESIZE_IMAGE
-from forwardpass.steps.image.tensor import IMAGE_TENSOR
 from forwardpass.steps.kind import invalid
 from forwardpass.steps.options import did_you_mean
-from forwardpass.steps.outputs import ARGMAX, L2_NORM, MEAN_POOL, SIGMOID, SOFTMAX, TAKE
 from forwardpass.steps.own import own_kind
 from forwardpass.steps.protocol import StepKind
-from forwardpass.steps.tabular import COLUMNS, FILL, ONE_HOT, ORDINAL, SCALE
-from forwardpass.steps.text.answer import ANSWER_SPAN
-from forwardpass.steps.text.ctc import CTC_DECODE
-from forwardpass.steps.text.lists import JOIN_TEXTS
-from forwardpass.steps.text.spans import MERGE_SPANS, SPANS
-from forwardpass.steps.text.tokens import NORMALIZE_TEXT, TOKENIZE
-from forwardpass.steps.text.windows import TOKEN_WINDOWS
-from forwardpass.steps.vectors.first_token import FIRST_TOKEN
-from forwardpass.steps.vectors.nearest import ITEM_VECTORS, NEAREST
-from forwardpass.steps.vectors.ranking import RANK, SIMILARITY
 
 OWN_PREFIX = "steps:"
 
+_MODULES = {
+    "normalize_text": "text.tokens",
+    "join_texts": "text.lists",
+    "guard": "guard.step",
+    "tokenize": "text.tokens",
+    "token_windows": "text.windows",
+    "spans": "text.spans",
+    "merge_spans": "text.spans",
+    "answer_span": "text.answer",
+    "ctc_decode": "text.ctc",
+    "similarity": "vectors.ranking",
+    "rank": "vectors.ranking",
+    "nearest": "vectors.nearest",
+    "item_vectors": "vectors.nearest",
+    "byte_windows": "bytes",
+    "decode_image": "image.decode",
+    "resize_image": "image.resize",
+    "crop_image": "image.place",
+    "letterbox_image": "image.place",
+    "recompress_image": "image.recompress",
+    "image_pyramid": "image.pyramid",
+    "image_tensor": "image.tensor",
+    "decode_audio": "audio.decode",
+    "pcm_samples": "audio.samples",
+    "resample": "audio.samples",
+    "gain": "audio.samples",
+    "frames": "audio.frames",
+    "log_mel": "audio.mel",
+    "segments": "audio.segments",
+    "voice_events": "audio.segments",
+    "fill": "tabular",
+    "scale": "tabular",
+    "one_hot": "tabular",
+    "ordinal": "tabular",
+    "columns": "tabular",
+    "softmax": "outputs",
+    "sigmoid": "outputs",
+    "argmax": "outputs",
+    "take": "outputs",
+    "mean_pool": "outputs",
+    "first_token": "vectors.first_token",
+    "l2_norm": "outputs",
+    "labels": "decide.labels",
+    "threshold": "decide.labels",
+    "calibrate": "decide.calibration",
+    "label_set": "decide.decisions",
+    "abstain": "decide.decisions",
+    "decode_boxes": "boxes.decode",
+    "decode_grid": "boxes.grid",
+    "nms": "boxes.nms",
+    "map_boxes": "boxes.mapped",
+    "refine_boxes": "boxes.refine",
+    "place_points": "boxes.refine",
+    "mask_polygons": "boxes.masks",
+    "text_regions": "boxes.regions",
+    "crop_boxes": "boxes.crops",
+    "turn_image": "boxes.crops",
+    "draw_boxes": "boxes.drawing",
+    "encode_image": "boxes.drawing",
+    "expand": "elements",
+    "fold": "elements",
+    "records": "elements",
+}
+"""name -> the module under ``steps`` that has the kind, under that name in capitals."""
 
-_BUILT_IN: tuple[StepKind, ...] = (
-    NORMALIZE_TEXT,
-    JOIN_TEXTS,
-    GUARD,
-    TOKENIZE,
-    TOKEN_WINDOWS,
-    SPANS,
-    MERGE_SPANS,
-    ANSWER_SPAN,
-    CTC_DECODE,
-    SIMILARITY,
-    RANK,
-    NEAREST,
-    ITEM_VECTORS,
-    BYTE_WINDOWS,
-    DECODE_IMAGE,
-    RESIZE_IMAGE,
-    CROP_IMAGE,
-    LETTERBOX_IMAGE,
-    RECOMPRESS_IMAGE,
-    IMAGE_PYRAMID,
-    IMAGE_TENSOR,
-    DECODE_AUDIO,
-    PCM_SAMPLES,
-    RESAMPLE,
-    GAIN,
-    FRAMES,
-    LOG_MEL,
-    SEGMENTS,
-    VOICE_EVENTS,
-    FILL,
-    SCALE,
-    ONE_HOT,
-    ORDINAL,
-    COLUMNS,
-    SOFTMAX,
-    SIGMOID,
-    ARGMAX,
-    TAKE,
-    MEAN_POOL,
-    FIRST_TOKEN,
-    L2_NORM,
-    LABELS,
-    THRESHOLD,
-    CALIBRATE,
-    LABEL_SET,
-    ABSTAIN,
-    DECODE_BOXES,
-    DECODE_GRID,
-    NMS,
-    MAP_BOXES,
-    REFINE_BOXES,
-    PLACE_POINTS,
-    MASK_POLYGONS,
-    TEXT_REGIONS,
-    CROP_BOXES,
-    TURN_IMAGE,
-    DRAW_BOXES,
-    ENCODE_IMAGE,
-    EXPAND,
-    FOLD,
-    RECORDS,
-)
+
+class _Kinds(Mapping[str, StepKind]):
+    """A kind's module is imported when the kind is asked for: most pipelines use few of them."""
+
+    def __init__(self, more: Mapping[str, StepKind]) -> None:
+        self._more = more
+
+    def __getitem__(self, name: str) -> StepKind:
+        if name in self._more:
+            return self._more[name]
+        kind: StepKind = getattr(import_module(f"forwardpass.steps.{_MODULES[name]}"), name.upper())
+        return kind
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES or name in self._more
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES | dict(self._more))
+
+    def __len__(self) -> int:
+        return len(_MODULES.keys() | self._more.keys())
 
 
-def kinds() -> dict[str, StepKind]:
-    """The built-in kinds by name."""
-    return {kind.name: kind for kind in _BUILT_IN}
+def kinds(more: Mapping[str, StepKind] | None = None) -> Mapping[str, StepKind]:
+    """The built-in kinds by name, and ``more``, of which one replaces what has its name."""
+    return _Kinds(more or {})
 
 
 def kind_of(use: str, kinds: Mapping[str, StepKind]) -> StepKind:

@@ -20,6 +20,8 @@ DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)
 PRIORITY_MAX = 9
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _TRACE_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+LIMITING = frozenset((b"x-request-deadline-ms", b"x-envoy-expected-rq-timeout-ms", b"x-request-priority", b"x-priority"))
+"""The headers that ``apply_headers`` reads."""
 NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
 

@@ -29,7 +29,7 @@ def model_config(variant: Variant, numbers: Sequence[int]) -> dict[str, object]:
         "platform": _PLATFORMS.get(backend, variant.loaded.platform),
         "backend": backend,
         "version_policy": {"specific": {"versions": list(numbers)}},
-        "max_batch_size": variant.batch.rows_max if signature.batched else 0,
+        "max_batch_size": variant.batch.rows_cut if signature.batched else 0,
         "input": [
             {**_tensor(field, signature), "optional": may_be_missing(owner)} for field, owner in signature.bounds
         ],
@@ -37,13 +37,13 @@ def model_config(variant: Variant, numbers: Sequence[int]) -> dict[str, object]:
         "instance_group": [{"name": version.pipeline, "kind": "KIND_CPU", "count": definition.workers.count}],
         "parameters": _parameters(version, variant.batching_reason),
         "model_transaction_policy": {"decoupled": False},
-        "response_cache": {"enable": False},
+        "response_cache": {"enable": variant.cache is not None},
     }
     if definition.sequence is not None:  # the message has room for one of the two
         config["sequence_batching"] = {"max_sequence_idle_microseconds": round(definition.sequence.idle_s * 1e6)}
     elif variant.batch.enabled and signature.batched:
         config["dynamic_batching"] = {
-            "preferred_batch_size": [variant.batch.rows_max],
+            "preferred_batch_size": [variant.batch.rows_cut],
             "max_queue_delay_microseconds": round(variant.batch.wait_ms * 1000),
             "priority_levels": PRIORITY_MAX,
             "default_priority_level": DEFAULT_PRIORITY,

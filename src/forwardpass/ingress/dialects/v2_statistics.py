@@ -15,7 +15,7 @@ from forwardpass.rollout.variant import Variant
 
 
 def statistics(variant: Variant) -> dict[str, object]:
-    """As a ``ModelStatistics`` message has them. There is no cache, so nothing was found in one."""
+    """As a ``ModelStatistics`` message has them. Cache counts are of rows."""
     answered, executed = variant.answered, variant.batcher.executed
     return {
         "name": variant.version.pipeline,
@@ -30,8 +30,8 @@ def statistics(variant: Variant) -> dict[str, object]:
             "compute_input": _duration(answered.preprocess),
             "compute_infer": _duration(answered.execute),
             "compute_output": _duration(answered.postprocess),
-            "cache_hit": _duration(Span()),
-            "cache_miss": _duration(Span()),
+            "cache_hit": _duration(answered.cache_hit),
+            "cache_miss": _duration(answered.cache_miss),
         },
         "response_stats": {},
         "batch_stats": [_batch(rows, runs) for rows, runs in sorted(executed.by_rows.items())],

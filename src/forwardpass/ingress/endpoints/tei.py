@@ -30,7 +30,7 @@ class TeiDescription:
             "model_id": version.pipeline,
             "model_sha": version.digest,
             "model_type": _model_type(variant.signature),
-            "max_batch_requests": variant.batch.rows_max,
+            "max_batch_requests": variant.batch.rows_cut,
             "max_client_batch_size": TEXTS_MAX,
             "max_concurrent_requests": definition.queue.rows_max,
             "version": self.product_version,

@@ -63,6 +63,23 @@ class KnownCallers:
             raise Refused(Code.UNAUTHENTICATED, text, field="Authorization")
         return found
 
+    @property
+    def changes(self) -> int:
+        return self._keys.reads + (self._issuer.reads if self._issuer is not None else 0)
+
+    def known(self, http: HttpRequest) -> Caller | None:
+        try:
+            given = credential(http.headers)
+        except Refused:
+            return None
+        if given is None:
+            return self._keys.of_subject(http.subject) if http.subject else None
+        found = self._keys.caller(given)
+        return self._tokens.known(given) if found is None and self._tokens is not None else found
+
+    def holds(self, caller: Caller) -> bool:
+        return caller.expires_s is None or wall_s() < caller.expires_s
+
     def knows(self, caller: Caller) -> bool:
         """Whether one who was known still is, for answers that take long."""
         if caller.expires_s is not None and wall_s() >= caller.expires_s:

@@ -35,6 +35,7 @@ class KnownKeys:
         self._found = False  # there was a store
         self._looks = 0
         self._away = ""
+        self.reads = 0  # how often the keys were read
         self._by_digest: dict[bytes, Key] = {}
         self._by_subject: dict[str, Key] = {}
         self._by_id: dict[str, Key] = {}
@@ -78,6 +79,7 @@ class KnownKeys:
         self._by_digest = {key.digest: key for key in keys if key.digest}
         self._by_subject = {key.subject: key for key in keys if key.subject and key.revoked_s is None}
         self._by_id = {key.id: key for key in keys}
+        self.reads += 1
         self._read()
 
     @asynccontextmanager

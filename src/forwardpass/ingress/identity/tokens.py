@@ -87,6 +87,12 @@ class Tokens:
         assert caller.expires_s is not None, "a token without an end is not taken"
         return caller if self._wall_s() < caller.expires_s else None
 
+    def known(self, token: bytes) -> Caller | None:
+        """The caller of one that was checked before and still holds; None says nothing."""
+        self._forget_old()
+        caller = self._kept.get(digest_of(token))
+        return caller if caller is not None and self._wall_s() < (caller.expires_s or 0.0) else None
+
     def _forget_old(self) -> None:
         if self._kept_of != self._keys.reads:
             self._kept.clear()

@@ -1,0 +1,140 @@
+"""Where answers are kept in memory: one shelf for each version, bounded in bytes and in time, and one bound for all."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
+from math import inf
+
+from forwardpass.cache.kept import Kept
+from forwardpass.cache.tier import SharedTier
+
+BYTES_MAX = 256 * 1024 * 1024
+"""Of all versions together, where nobody says otherwise."""
+LOOKED_AT = 10_000
+SWEPT = 2
+"""Entries that nobody asked for the longest, looked at whenever one is added: whether their time is over."""
+
+
+class Shelf:
+    """The answers of one version, the one last asked for at the end. Made and removed by ``Shelves``."""
+
+    def __init__(self, shelves: "Shelves", pipeline: str, number: int, bytes_max: int, ttl_s: float) -> None:
+        self.pipeline = pipeline
+        self.number = number
+        self.bytes = 0
+        self.evicted = 0  # for want of room
+        self.expired = 0
+        self.purges = 0
+        self._shelves = shelves
+        self._bytes_max = bytes_max
+        self.ttl_s = ttl_s
+        self._entries: OrderedDict[bytes, tuple[Kept, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._entries
+
+    def find(self, key: bytes, now: float, age_s_max: float = inf) -> Kept | None:
+        """What is kept, unless its time is over or it is older than the caller wants; the age itself is still allowed."""
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        age_s = now - found[0].made_s
+        if age_s >= self.ttl_s:
+            self.expired += 1
+            self._drop(key)
+            return None
+        if age_s > age_s_max:
+            return None
+        self._entries.move_to_end(key)
+        return found[0]
+
+    def keep(self, key: bytes, kept: Kept, now: float) -> None:
+        """Keep it; others go for it. One that alone is too large, or too old, is not kept."""
+        size = kept.bytes_total
+        if key in self._entries:
+            self._drop(key)
+        if size > min(self._bytes_max, self._shelves.bytes_max) or now - kept.made_s >= self.ttl_s:
+            return
+        self._sweep(now)
+        while self.bytes + size > self._bytes_max:
+            self.evict()
+        self._entries[key] = kept, size
+        self.bytes += size
+        self._shelves.took(size)
+
+    def evict(self) -> None:
+        """The one that nobody asked for the longest goes."""
+        self.evicted += 1
+        self._drop(next(iter(self._entries)))
+
+    def clear(self) -> int:
+        """All go, and what is being computed now is not kept either; returns how many those were."""
+        count = len(self._entries)
+        self._entries.clear()
+        self._shelves.took(-self.bytes)
+        self.bytes = 0
+        self.purges += 1
+        return count
+
+    def oldest_s(self) -> float | None:
+        """When the oldest was made, of those LOOKED_AT that nobody asked for the longest."""
+        return min([kept.made_s for kept, _ in islice(self._entries.values(), LOOKED_AT)], default=None)
+
+    def _sweep(self, now: float) -> None:
+        for _ in range(min(SWEPT, len(self._entries))):
+            key, (kept, _) = next(iter(self._entries.items()))
+            if now - kept.made_s < self.ttl_s:
+                return
+            self.expired += 1
+            self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        _, size = self._entries.pop(key)
+        self.bytes -= size
+        self._shelves.took(-size)
+
+
+class Shelves:
+    """All of a server's, with one bound on their bytes; past it the largest shelf gives way. 0 bytes: nothing is kept.
+
+    ``tier`` is what servers share, if they do.
+    """
+
+    def __init__(self, bytes_max: int = BYTES_MAX, tier: SharedTier | None = None) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self.tier = tier
+        self._shelves: list[Shelf] = []
+
+    def __iter__(self) -> Iterator[Shelf]:
+        return iter(self._shelves)
+
+    def add(self, pipeline: str, number: int, bytes_max: int, ttl_s: float) -> Shelf:
+        """An empty one, until it is removed."""
+        shelf = Shelf(self, pipeline, number, bytes_max, ttl_s)
+        self._shelves.append(shelf)
+        return shelf
+
+    def remove(self, shelf: Shelf) -> None:
+        """Its version is gone, and its answers with it."""
+        shelf.clear()
+        self._shelves.remove(shelf)
+
+    def took(self, size: int) -> None:
+        """A shelf has so many bytes more than before."""
+        self.bytes += size
+        while self.bytes > self.bytes_max:
+            max(self._shelves, key=lambda shelf: shelf.bytes).evict()
+
+    def shrink(self) -> int:
+        """Of each shelf the half goes that nobody asked for the longest; returns how many entries those were."""
+        dropped = 0
+        for shelf in self._shelves:
+            half = (len(shelf) + 1) // 2
+            dropped += half
+            for _ in range(half):
+                shelf.evict()
+        return dropped

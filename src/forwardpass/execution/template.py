@@ -1,0 +1,199 @@
+"""Workers forked from a process that has imported what they need: they begin in milliseconds, and share its memory.
+
+What is forked has the template's layout of memory. So a crash, which may have been somebody's try at guessing it, ends
+the template: workers from then on come from a new one with a layout of its own.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Self
+
+from forwardpass.execution.beginning import LOG_LINE_BYTES_MAX, Order, Process, environment, spawned
+from forwardpass.execution.ending import kill
+from forwardpass.execution.forking import PID
+
+ANSWER_TIME_S = 10.0  # the first order waits for the template's imports
+LEAVE_TIME_S = 2.0
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
+UNKNOWN = 255  # as asyncio has it
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Template:
+    """``begin`` is a Begin, which spawns where forking fails. Entered, it starts at once and makes this process the
+    parent of what its children leave behind, so it is for a program of ours and not for a library in somebody else's.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._left: list[subprocess.Popen[bytes]] = []
+        self._asking = asyncio.Lock()
+
+    def __enter__(self) -> Self:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        with suppress(OSError):  # then it is tried again for the first worker
+            self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        for process in self._left:
+            try:
+                process.wait(LEAVE_TIME_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    async def begin(self, order: Order) -> Process:
+        """Raises OSError when no process can be had, forked or spawned."""
+        beginning = asyncio.ensure_future(self._begun(order))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:  # what was ordered comes all the same
+            with suppress(OSError):
+                process = await beginning
+                kill(process.pid)
+                await process.wait()
+            raise
+
+    async def _begun(self, order: Order) -> Process:
+        async with self._asking:
+            read, write = os.pipe()
+            with open(read, "rb", 0) as output:
+                try:
+                    pid = await self._forked(order, write)
+                finally:
+                    os.close(write)
+                if pid is not None:
+                    return await _Forked.of(pid, os.fdopen(os.dup(output.fileno()), "rb", 0), self._ended)
+        return await spawned(order)
+
+    async def _forked(self, order: Order, output: int) -> int | None:
+        """The pid; None when there is no template or it does not answer. Raises OSError when it cannot fork."""
+        control = self._running()
+        if control is None:
+            return None
+        told = b"\0".join((b"%d" % os.getpid(), b"%d" % order.memory_max_bytes, os.fsencode(order.folder)))
+        try:
+            socket.send_fds(control, [told], [order.end.fileno(), order.marks, output])
+            async with asyncio.timeout(ANSWER_TIME_S):
+                answer = await asyncio.get_running_loop().sock_recv(control, PID.size)
+        except (OSError, TimeoutError):
+            answer = await self._last_word(control)
+        except asyncio.CancelledError:
+            self._leave()  # its answer would be taken for that to the next order
+            raise
+        if not answer:
+            return None
+        (pid,) = PID.unpack(answer)
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return int(pid)
+
+    async def _last_word(self, control: socket.socket) -> bytes:
+        """What it has done of the order all the same, before it was ended for its silence."""
+        if self._process is not None:
+            self._process.kill()
+        with suppress(OSError):
+            return await asyncio.get_running_loop().sock_recv(control, PID.size)
+        return b""
+
+    def _running(self) -> socket.socket | None:
+        if self._process is None or self._process.poll() is not None:
+            self._leave()
+            with suppress(OSError):
+                self._start()
+        return self._control
+
+    def _start(self) -> None:
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.setblocking(False)
+        with there:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-m", "forwardpass.execution.forking"],
+                    stdin=there, stdout=subprocess.DEVNULL, start_new_session=True, env=environment(),
+                )  # fmt: skip
+            except OSError:
+                here.close()
+                raise
+        self._control = here
+
+    def _leave(self) -> None:
+        """It ends by itself when nobody can order any more."""
+        self._left = [process for process in self._left if process.poll() is None]
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._left.append(self._process)
+        self._process = self._control = None
+
+    def _ended(self, returncode: int) -> None:
+        if -returncode in CRASHES:
+            self._leave()
+            with suppress(OSError):
+                self._start()
+
+
+class _Forked:
+    """A Process that is a child of this one, though it was not started by it."""
+
+    def __init__(self, pid: int, ended: Callable[[int], None]) -> None:
+        self.pid = pid
+        self.stdout = asyncio.StreamReader(limit=LOG_LINE_BYTES_MAX)
+        self.returncode: int | None = None
+        self.read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ended = ended
+
+    @classmethod
+    async def of(cls, pid: int, output: IO[bytes], ended: Callable[[int], None]) -> Self:
+        made = cls(pid, ended)
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(pid)
+        loop.add_reader(descriptor, made._reap, descriptor)
+        await loop.connect_read_pipe(lambda: _Output(made.stdout, made.read), output)
+        return made
+
+    async def wait(self) -> int:
+        await asyncio.wait((self._gone, self.read))
+        return self._gone.result()
+
+    def _reap(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        try:
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:  # somebody else took it
+            self.returncode = UNKNOWN
+        self._gone.set_result(self.returncode)
+        self._ended(self.returncode)
+
+
+class _Output(asyncio.StreamReaderProtocol):
+    """Whoever waits for the process waits for the end of its output too, as asyncio has it."""
+
+    def __init__(self, reader: asyncio.StreamReader, read: "asyncio.Future[None]") -> None:
+        super().__init__(reader)
+        self._read = read
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        if not self._read.done():
+            self._read.set_result(None)
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False  # it is closed then

@@ -1,0 +1,73 @@
+"""What the connections of one server share: who answers, the limits, what is counted."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code
+from forwardpass.ingress.connections import OpenConnections
+from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.framing import Head
+from forwardpass.ingress.in_flight import BytesInFlight
+from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
+from forwardpass.ingress.routes import Family
+
+FamilyOf = Callable[[bytes, str], Family]
+Answering = HttpAnswer | Coroutine[Any, Any, HttpAnswer]
+"""An answer, or what still has to be awaited for it."""
+
+
+class Waiting(ABC):
+    """A request that was begun, and whose answer its connection will be told."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Its caller went away."""
+
+
+class Asker(Protocol):
+    """A connection that had a request begun."""
+
+    def tell(self, answering: Answering) -> None:
+        """The answer, or what still has to be awaited for it. Called once, unless the caller has left before."""
+
+
+Begin = Callable[[Head, HttpRequest, Asker], Answering | Waiting | None]
+"""Begins a request for which nothing need be awaited; None for one that ``respond`` must be asked."""
+
+
+class Serving:
+    """What the connections of one server share.
+
+    ``family_of`` a method and a path, empty where they cannot be read, decides what its own refusals look like.
+    ``in_flight`` counts the bytes of requests, of this server or of several. ``screen`` is asked before a body comes in
+    that is not small, or that waits for 100 Continue; ``origins`` what pages may read of refusals. ``begin`` is asked
+    before ``respond``.
+    """
+
+    def __init__(
+        self,
+        respond: Respond,
+        family_of: FamilyOf,
+        limits: HttpLimits,
+        clock: Clock,
+        in_flight: BytesInFlight | None = None,
+        screen: Screen | None = None,
+        origins: Origins | None = None,
+    ) -> None:
+        self.respond = respond
+        self.begin: Begin | None = None
+        self.family_of = family_of
+        self.screen = screen
+        self.origins = Origins() if origins is None else origins
+        self.limits = limits
+        self.clock = clock
+        self.draining = False
+        self.running = self.requests = self.cancelled = 0
+        self.refused: Counter[Code] = Counter()
+        self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
+        self.connections = OpenConnections(limits, clock)

@@ -1,0 +1,273 @@
+"""The cache between cut and queue, of one version: per item, a kept answer, or that of an equal item that runs, or neither.
+
+Single flight: who comes first with an input runs it, and equal items follow. When the one that leads is not answered
+(failed, cancelled, shed, too late) the first that still waits runs in its place; nobody fails because somebody else did.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from forwardpass.batching.quarantine import Quarantine
+from forwardpass.batching.queue import Queue
+from forwardpass.batching.ticket import Item, Part, Ticket
+from forwardpass.cache.kept import Kept
+from forwardpass.cache.key import Keys, libraries
+from forwardpass.cache.shelf import Shelf, Shelves
+from forwardpass.cache.tier import SharedTier
+from forwardpass.core.clock import Clock
+from forwardpass.core.errors import Code, Failed, Failure, Refused
+from forwardpass.core.off_loop import off_loop
+from forwardpass.core.pipeline import Pipeline, Version
+from forwardpass.core.request import CacheUse, Request
+from forwardpass.core.tensor import Tensor
+from forwardpass.execution.wire import Loaded
+
+LEADERS_MAX = 2
+"""That may fail one after the other by what they ran; then whoever follows fails as they did."""
+_NOTHING: Mapping[bytes, Kept] = {}
+_Followers = dict[tuple["_Visit", int], Item]
+
+
+class _Flight:
+    """An item that runs, or will, and who waits for it."""
+
+    __slots__ = ("failed", "followers", "item", "key", "purges")
+
+    def __init__(self, key: bytes, item: Item, purges: int) -> None:
+        self.key = key
+        self.item = item
+        self.purges = purges  # of the shelf, when it began
+        self.failed = 0  # leaders before this one
+        self.followers: _Followers = {}
+
+
+class _Visit:
+    """One request here: which of its items lead, and whom it follows. Its ticket tells it what becomes of them."""
+
+    __slots__ = ("_cache", "follows", "leads", "stores", "succeeded", "ticket")
+
+    def __init__(self, cache: "ItemCache", ticket: Ticket, *, stores: bool) -> None:
+        self._cache = cache
+        self.ticket = ticket
+        self.stores = stores
+        self.leads: dict[int, _Flight] = {}
+        self.follows: list[tuple[_Followers, int]] = []
+        self.succeeded: list[Item] = []  # that run in the place of a leader that it followed
+
+    def landed(self, part: int, result: Part) -> None:
+        """A part of it was answered, whether or not anybody waits for it still."""
+        flight = self.leads.pop(part, None)
+        if flight is not None:
+            self._cache.land(flight, result, stores=self.stores)
+
+    def left(self) -> Sequence[Item]:
+        """It ended without an answer; returns what has come to run for it in others' place."""
+        leads, self.leads = self.leads, {}
+        for flight in leads.values():
+            self._cache.leave(flight)
+        for followers, part in self.follows:
+            followers.pop((self, part), None)
+        return self.succeeded
+
+
+class Served(Protocol):
+    """What the cache needs of the version that it stands before."""
+
+    version: Version
+    loaded: Loaded | None
+    queue: Queue
+    quarantine: Quarantine
+
+    @property
+    def ended(self) -> bool: ...
+
+
+class ItemCache:
+    """``enter`` is asked for each request that has been cut, before it queues. ``remove`` ends it.
+
+    ``hits``, ``joined`` and ``misses`` count rows. ``ended`` says that nobody takes from the queue any more.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        shelf: Shelf,
+        tier: SharedTier | None,
+        queue: Queue,
+        quarantine: Quarantine,
+        clock: Clock,
+        ended: Callable[[], bool],
+    ) -> None:
+        self.shelf = shelf
+        self.hits = 0
+        self.joined = 0
+        self.misses = 0
+        self._keys = keys
+        self._tier = tier
+        self._queue = queue
+        self._quarantine = quarantine
+        self._clock = clock
+        self._ended = ended
+        self._flights: dict[bytes, _Flight] = {}
+
+    async def enter(self, request: Request, ticket: Ticket, items: Sequence[Item]) -> tuple[Sequence[Item], CacheUse]:
+        """Those of a request's items that are to run; the others have their answers, or will have somebody else's."""
+        use = CacheUse()
+        if not request.stores and request.age_s_max < 0:
+            use.miss = request.rows
+            self.misses += request.rows
+            return items, use
+        size = sum([item.bytes_total for item in items])
+        keys = await off_loop(size, self._keys_of, request.tenant, items)
+        found = _NOTHING
+        tier = self._tier
+        if tier is not None and not tier.away and request.age_s_max >= 0:
+            unknown = [key for key in dict.fromkeys(keys) if key not in self.shelf and key not in self._flights]
+            if unknown:
+                found = await tier.find(self.shelf.pipeline, unknown, self._clock())
+        return self._placed(request, ticket, zip(items, keys, strict=True), found, use), use
+
+    def land(self, flight: _Flight, result: Part, *, stores: bool) -> None:
+        """An item that led was answered: its answer is kept if it is whole, and given to whoever follows."""
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+        if stores and not result.failures and result.failure is None and flight.purges == self.shelf.purges:
+            self._keep(flight.key, result)
+        if not flight.followers:
+            return
+        if _same_for_all(result) or flight.failed + 1 >= LEADERS_MAX:
+            followers, flight.followers = flight.followers, {}
+            for visit, part in followers:
+                visit.ticket.deliver(part, result)
+        else:
+            self._hand_over(flight)
+
+    def leave(self, flight: _Flight) -> None:
+        """An item that led will not be answered."""
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+        if flight.followers:
+            self._hand_over(flight)
+
+    def purge(self) -> int:
+        """What is kept here goes, and what runs now is not kept; returns how many answers went."""
+        return self.shelf.clear()
+
+    def _keys_of(self, tenant: str, items: Sequence[Item]) -> list[bytes]:
+        of = self._keys.of
+        return [of(tenant, item.columns, item.shapes, item.rows) for item in items]
+
+    def _placed(
+        self,
+        request: Request,
+        ticket: Ticket,
+        items: "zip[tuple[Item, bytes]]",
+        found: Mapping[bytes, Kept],
+        use: CacheUse,
+    ) -> list[Item]:
+        """Nothing is awaited here: who leads and who follows is decided for all items at once."""
+        now, age_s_max, shelf = self._clock(), request.age_s_max, self.shelf
+        visit = _Visit(self, ticket, stores=request.stores)
+        running: list[Item] = []
+        known: list[tuple[int, Kept]] = []
+        for item, key in items:
+            kept = shelf.find(key, now, age_s_max) or found.get(key)
+            if kept is not None and now - kept.made_s <= age_s_max:
+                if key in found and key not in shelf:
+                    shelf.keep(key, kept, now)
+                use.hit += item.rows
+                use.age_s_max = max(use.age_s_max, now - kept.made_s)
+                known.append((item.part, kept))
+                continue
+            flight = self._flights.get(key)
+            if flight is not None and age_s_max >= 0 and request.stores and _may_follow(item, flight.item):
+                flight.followers[visit, item.part] = item
+                visit.follows.append((flight.followers, item.part))
+                use.joined += item.rows
+                continue
+            visit.leads[item.part] = led = _Flight(key, item, shelf.purges)
+            if request.stores:
+                self._flights[key] = led
+            use.miss += item.rows
+            running.append(item)
+        self.hits += use.hit
+        self.joined += use.joined
+        self.misses += use.miss
+        if running or visit.follows:
+            ticket.sharing = visit
+        for part, kept in known:
+            ticket.deliver(part, Part(kept.rows, kept.outputs, {}, kept.notes, tokens=kept.tokens))
+        return running
+
+    def _keep(self, key: bytes, result: Part) -> None:
+        now = self._clock()
+        outputs = [Tensor(each.datatype, each.shape, bytes(each.data), each.shapes) for each in result.outputs]
+        kept = Kept(result.rows, outputs, result.notes, result.tokens, now)
+        self.shelf.keep(key, kept, now)
+        if self._tier is not None:
+            self._tier.keep(self.shelf.pipeline, key, kept, now, self.shelf.ttl_s)
+
+    def _hand_over(self, flight: _Flight) -> None:
+        """Not at once: what ended the leader may be about to take it out of the queue."""
+        asyncio.get_running_loop().call_soon(self._succeed, flight)
+
+    def _succeed(self, flight: _Flight) -> None:
+        followers = flight.followers
+        while followers:
+            (visit, part), item = next(iter(followers.items()))
+            del followers[visit, part]
+            if visit.ticket.done:
+                continue
+            successor = _Flight(flight.key, item, self.shelf.purges)
+            successor.failed, successor.followers = flight.failed + 1, followers
+            try:
+                if self._ended():
+                    raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
+                item.queued_s = self._clock()
+                self._quarantine.look(item)
+                self._queue.put([item])
+            except Failure as failure:  # its own: the next one is looked at by itself
+                visit.ticket.finish(failure)
+                continue
+            visit.leads[part] = successor
+            visit.succeeded.append(item)
+            self._flights.setdefault(flight.key, successor)
+            return
+
+
+def why_not_kept(definition: Pipeline, loaded: Loaded, shelves: Shelves) -> str:
+    """ "on", or "off" and why: only what answers the same again is kept."""
+    cache = definition.cache
+    if cache is None or not cache.enabled:
+        return "off"
+    if not shelves.bytes_max:
+        return "off: cache.bytes_max of the server is 0"
+    if loaded.signature.batched and definition.batch.enabled and not loaded.independent:
+        return f"off: {loaded.reason}"
+    return "on"
+
+
+def item_cache(of: "Served", shelves: Shelves, clock: Clock) -> ItemCache:
+    """That of a version which is loaded and whose cache is on."""
+    version, cache, loaded = of.version, of.version.definition.cache, of.loaded
+    assert cache is not None and loaded is not None, "its cache is on"
+    installed = libraries() if shelves.tier is not None else ()
+    keys = Keys(version, loaded.signature, loaded.settings, together=cache.shared, installed=installed)
+    shelf = shelves.add(version.pipeline, version.number, cache.bytes_max, cache.ttl_s)
+    return ItemCache(keys, shelf, shelves.tier, of.queue, of.quarantine, clock, lambda: of.ended)
+
+
+def _same_for_all(result: Part) -> bool:
+    """An answer, or a refusal that an equal input would have too."""
+    return result.failure is None and all(isinstance(each, Refused) for each in result.failures.values())
+
+
+def _may_follow(item: Item, leader: Item) -> bool:
+    """Whether it loses nothing by that: one that waits behind what it would be before runs by itself."""
+    if item.suspect or leader.ticket.done:
+        return False
+    if leader.taken:
+        return True
+    urgent = (item.priority, item.ticket.deadline) < (leader.priority, leader.ticket.deadline)
+    return leader.tenant == item.tenant and not urgent
