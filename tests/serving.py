@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 START_LIMIT_S = 60.0
+FRONTS = int(os.environ.get("FORWARDPASS_TEST_FRONTS", "1"))
+"""Processes that listen, where a test does not say: whole files are run with more than one too (test_fronts_suites)."""
 
 
 @dataclass(slots=True)
@@ -143,6 +145,8 @@ def serving(
     """
     port, admin_port, grpc_port = free_port(), free_port(), free_port()
     values = {"run.data": data, "run.ready_grace_s": 0.0, "run.drain_s": 10.0, "grpc.serve": "off", **(settings or {})}
+    if FRONTS > 1:
+        values = {"run.fronts": FRONTS, **values}
     ports = ("--port", str(port), "--admin-port", str(admin_port), "--grpc-port", str(grpc_port))
     sets = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
     sets += ["--settings", str(file)] if file else []
@@ -173,6 +177,7 @@ def serving(
 
 def _listens(server: Server, ready: bool) -> bool:
     try:
-        return server.get("/ready" if ready else "/live", admin=True).status == 200
+        up = server.get("/ready" if ready else "/live", admin=True).status == 200
+        return up and (FRONTS == 1 or all(front["state"] == "ready" for front in server.status()["fronts"]))
     except OSError:
         return False

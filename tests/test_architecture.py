@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 SAME_PART = {
     "client_retry": "client", "client_sequence": "client", "client_wire": "client",
-    "cli_keys": "cli", "cli_options": "cli", "cli_supply": "cli",
+    "cli_cache": "cli", "cli_keys": "cli", "cli_options": "cli", "cli_supply": "cli",
 }  # fmt: skip
 """One part in several files at the top."""
 

@@ -15,6 +15,8 @@ from bench.load import tree
 START_LIMIT_S = 60.0
 ASK_EVERY_S = 0.005
 LOG_TAIL = 300
+LOG = "; its log ends: "
+"""Between what went wrong and the end of the log, which may name this machine's paths: not for publishing."""
 
 Right = Callable[[int, Mapping[str, str], bytes], str]
 """What is wrong with an answer of this status, headers and body; empty: nothing."""
@@ -97,7 +99,7 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, question: Question, sta
             wrong = f"it ended with status {process.returncode}"
             break
         time.sleep(ASK_EVERY_S)
-    raise NotServed(f"{wrong}; its log ends: {log.read_bytes()[-LOG_TAIL:].decode(errors='replace')!r}")
+    raise NotServed(f"{wrong}{LOG}{log.read_bytes()[-LOG_TAIL:].decode(errors='replace')!r}")
 
 
 def free_port() -> int:

@@ -6,12 +6,12 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
-from bench.load.served import NotServed, free_port, served  # noqa: E402
-from bench.peers import environments  # noqa: E402
-from bench.peers.measure import question_for  # noqa: E402
-from bench.peers.models import make  # noqa: E402
-from bench.peers.peer import STARTED, Peer  # noqa: E402
-from bench.peers.registry import ALL  # noqa: E402
+from bench.load.served import NotServed, free_port, served
+from bench.peers import environments
+from bench.peers.measure import question_for
+from bench.peers.models import make
+from bench.peers.peer import STARTED, Peer
+from bench.peers.registry import ALL
 
 
 def check(peer: Peer, model: str) -> float:

@@ -44,8 +44,9 @@ def record(inputs: Inputs) -> Request:
 
 
 def rows(inputs: Inputs) -> Request:
-    """BentoML's: a list of rows for each input."""
-    return _json({name: [_numbers(array)] for name, array in inputs.items()})
+    """BentoML's: a list of rows. Only one argument can be batched, so token ids and their mask are one row, "ids"."""
+    name = "x" if "x" in inputs else "ids"
+    return _json({name: [[number for array in inputs.values() for number in _numbers(array)]]})
 
 
 def floats(inputs: Inputs) -> Request:

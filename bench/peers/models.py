@@ -48,8 +48,15 @@ WORKLOADS = {
         Workload("minilm", ("minilm",), ("v2", "record", "rows"), "MiniLM, 32 token ids, JSON"),
         Workload("sentence", ("minilm",), ("record",), "MiniLM from text: tokenized by the server to the same 32 ids"),
         Workload("image", ("squeezenet",), ("v2_binary", "floats"), "SqueezeNet, 3x224x224 FP32 as bytes"),
-        Workload("jpeg", ("squeezenet",), ("jpeg",), "SqueezeNet from a JPEG of 512x512: decoded, resized, scaled", 1e-3),
-        Workload("cascade", ("first", "second"), ("v2", "record"), "two networks on one row; the second decides where the first is unsure"),
+        Workload(
+            "jpeg", ("squeezenet",), ("jpeg",), "SqueezeNet from a JPEG of 512x512: decoded, resized, scaled", 1e-3
+        ),
+        Workload(
+            "cascade",
+            ("first", "second"),
+            ("v2", "record"),
+            "two networks on one row; the second decides where the first is unsure",
+        ),
     )
 }
 
@@ -90,10 +97,9 @@ def token_ids(folder: Path = MODELS) -> dict[str, Any]:
 
 def photo() -> bytes:
     """The astronaut, 512 x 512, as a JPEG of quality 90."""
+    from bench.peers.networks import DOWNLOADS
     from examples.photos import photos
     from PIL import Image
-
-    from bench.peers.networks import DOWNLOADS
 
     written = io.BytesIO()
     Image.open(photos(DOWNLOADS)["astronaut"]).convert("RGB").save(written, "JPEG", quality=90)
@@ -135,9 +141,9 @@ def make(folder: Path = MODELS) -> None:
     write_all(folder)
     for part in ("bodies", "answers"):
         (folder / part).mkdir(exist_ok=True)
-    for workload in WORKLOADS:
+    for workload, asked in WORKLOADS.items():
         given = inputs(workload, folder)
-        for form in WORKLOADS[workload].forms:
+        for form in asked.forms:
             request = FORMS[form](given)
             body_path(workload, form, folder).write_bytes(request.body)
             headers_path(workload, form, folder).write_text(json.dumps(dict(request.headers)))

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from examples.packages import fetch
+from bench.tabular import write_tabular
+from examples.packages import fetch, sha256
 from examples.sentences.build import FILES, PACKAGE, TOKENIZER, WEIGHTS
 from examples.sentences.network import network, read_weights
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-
-from bench.tabular import write_tabular
 
 OPSET = 17
 IR_VERSION = 8
@@ -20,7 +19,7 @@ UNSURE = 0.2  # a first score nearer than this to one half is left to the second
 
 
 def write_all(folder: Path) -> None:
-    """tabular, first, second, minilm and squeezenet (.onnx), and MiniLM's tokenizer.json; what is there stays."""
+    """tabular, first, second, minilm and squeezenet (.onnx), and MiniLM's tokenizer.json; once for each state of the code."""
     writers = {
         "tabular.onnx": write_tabular,
         "first.onnx": write_first,
@@ -29,12 +28,13 @@ def write_all(folder: Path) -> None:
         "minilm.onnx": write_minilm,
         "tokenizer.json": write_tokenizer,
     }
+    state, stamp = sha256(Path(__file__)), folder / ".made"
+    if stamp.exists() and stamp.read_text() == state:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     for name, write in writers.items():
-        if not (folder / name).exists():
-            unfinished = folder / f"{name}.unfinished"
-            write(unfinished)
-            unfinished.rename(folder / name)
+        write(folder / name)
+    stamp.write_text(state)
 
 
 def write_first(path: Path) -> None:
@@ -87,7 +87,7 @@ def write_tokenizer(path: Path) -> None:
 
 
 def write_squeezenet(path: Path) -> None:
-    """image [N,3,224,224] -> probabilities [N,1000,1,1]: the network of onnx's own tests, with weights of our own."""
+    """image [N,3,224,224] -> probabilities [N,1000]: the network of onnx's own tests, with weights of our own."""
     source = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_squeezenet.onnx"
     model = onnx.load(source)
     constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
@@ -106,19 +106,17 @@ def write_squeezenet(path: Path) -> None:
             del node.attribute[:], node.output[1:]
     known = {each.name for each in weights}
     given = next(name for name in nodes[0].input if name not in known)
-    renamed = {given: "image", nodes[-1].output[0]: "probabilities"}
+    renamed = {given: "image"}
     for node in nodes:
         node.input[:] = [renamed.get(name, name) for name in node.input]
-        node.output[:] = [renamed.get(name, name) for name in node.output]
+    nodes.append(helper.make_node("Flatten", list(nodes[-1].output), ["probabilities"], axis=1))
     image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, 224, 224])
-    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", CLASSES, 1, 1])
+    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", CLASSES])
     graph = helper.make_graph(nodes, "squeezenet", [image], [answer], weights)
     onnx.save(helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=IR_VERSION), path)
 
 
-def _perceptron(
-    given: str, layers: tuple[int, ...], made: str, seed: int
-) -> tuple[list[NodeProto], list[TensorProto]]:
+def _perceptron(given: str, layers: tuple[int, ...], made: str, seed: int) -> tuple[list[NodeProto], list[TensorProto]]:
     """Dense layers with ReLU between them and a sigmoid at the end."""
     random = np.random.default_rng(seed)
     nodes: list[NodeProto] = []

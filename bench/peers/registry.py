@@ -10,11 +10,12 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
-from bench.peers.environments import python_of  # noqa: E402
-from bench.peers.forwardpass import configuration as forwardpass  # noqa: E402
-from bench.peers.models import WORKLOADS  # noqa: E402
-from bench.peers.peer import PEERS, STARTED, Launch, Layout, Peer, environment_for, served_name  # noqa: E402
-from bench.peers.triton import configuration as triton  # noqa: E402
+from bench.load.served import free_port
+from bench.peers.environments import python_of
+from bench.peers.forwardpass import configuration as forwardpass
+from bench.peers.models import WORKLOADS
+from bench.peers.peer import PEERS, STARTED, Launch, Layout, Peer, environment_for, served_name
+from bench.peers.triton import configuration as triton
 
 RECORD = {"tabular": "record", "tabular_binary": "floats", "minilm": "record", "sentence": "record"}
 RECORD |= {"image": "floats", "jpeg": "jpeg", "cascade": "record"}
@@ -53,7 +54,15 @@ def mosec(workload: str, port: int, layout: Layout) -> Launch:
 
 
 def fastapi(workload: str, port: int, layout: Layout) -> Launch:
-    serving = ("bench.peers.fastapi.server:app", "--host", "127.0.0.1", "--port", str(port), "--workers", str(layout.workers))
+    serving = (
+        "bench.peers.fastapi.server:app",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        str(layout.workers),
+    )
     quiet = ("--log-level", "warning", "--no-access-log")
     return module("fastapi", "uvicorn", workload, port, layout, *serving, *quiet)
 
@@ -65,7 +74,9 @@ def litserve(workload: str, port: int, layout: Layout) -> Launch:
 def bentoml(workload: str, port: int, layout: Layout) -> Launch:
     service = f"bench.peers.bentoml.server:{'Tokens' if workload == 'minilm' else 'Rows'}"
     home = STARTED / "bentoml"
-    launch = module("bentoml", "bentoml", workload, port, layout, "serve", service, "--port", str(port), "--host", "127.0.0.1")
+    launch = module(
+        "bentoml", "bentoml", workload, port, layout, "serve", service, "--port", str(port), "--host", "127.0.0.1"
+    )
     quiet = {"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"}
     return Launch(launch.argv, {**launch.environment, **quiet})
 
@@ -74,8 +85,8 @@ def mlserver(workload: str, port: int, layout: Layout) -> Launch:
     settings = {
         "MLSERVER_HOST": "127.0.0.1",
         "MLSERVER_HTTP_PORT": str(port),
-        "MLSERVER_GRPC_PORT": str(port + 1),
-        "MLSERVER_METRICS_PORT": str(port + 2),
+        "MLSERVER_GRPC_PORT": str(free_port()),
+        "MLSERVER_METRICS_PORT": str(free_port()),
         "MLSERVER_PARALLEL_WORKERS": "0",
         "MLSERVER_DEBUG": "false",
         "MLSERVER_ENVIRONMENTS_DIR": str(STARTED / "mlserver"),

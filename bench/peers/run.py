@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 from bench.figures import say, summarise  # noqa: E402
 from bench.peers import environments, measure, models, plan  # noqa: E402
 from bench.peers.bars import figures  # noqa: E402
-from bench.peers.found import Found  # noqa: E402
+from bench.peers.found import OURS, Found  # noqa: E402
 from bench.peers.peer import Peer  # noqa: E402
 from bench.peers.registry import ALL  # noqa: E402
 
@@ -68,10 +68,10 @@ def _arguments() -> argparse.Namespace:
 def run(planned: plan.Plan, found: dict[str, Any], output: Path) -> None:
     layouts = {workload: measure.in_process(workload).best(plan.LIMIT_SCAN_S) for workload in planned.limited}
     for round in range(planned.rounds):
-        for workload in planned.limited:
-            found["limits"].append(measure.limit(workload, layouts[workload], round))
-            print(_limit_line(found["limits"][-1]), flush=True)
         for life in planned.lives(round):
+            if life.workload in layouts and life.peer.name == OURS:  # next to each other, for their ratio
+                found["limits"].append(measure.limit(life.workload, layouts[life.workload], round))
+                print(_limit_line(found["limits"][-1]), flush=True)
             found["lives"].append(measure.measure(life, planned.seconds))
             print(_life_line(found["lives"][-1]), flush=True)
             _keep(found, output)

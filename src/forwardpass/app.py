@@ -24,14 +24,14 @@ from forwardpass.front import (
     data_plane,
     edge_of,
     endpoints_of,
+    fleet_of,
     fronting_of,
-    grpc_plane,
+    grpc_server,
     http_limits,
     http_server,
     identity_of,
 )
 from forwardpass.ingress.admin import admin_limits, admin_plane
-from forwardpass.ingress.grpc.server import GrpcServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.sockets import at_path, at_port, in_url
@@ -49,7 +49,6 @@ from forwardpass.pipeline.repository import Found, sweep, take_in
 from forwardpass.pipeline.signatures import read_signers
 from forwardpass.pipeline.trust import Trust
 from forwardpass.rollout.acts import Acts
-from forwardpass.rollout.fleet import Fleet
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import MakeWorker, Variant
@@ -100,7 +99,7 @@ class App:
         self.handle = Handle(
             self.routes, settings.limits.deadline_s, clock, receipts=self.receipts, metrics=self.metrics
         )
-        self.fleet = Fleet(self.routes, self._verify, threads=settings.threads, clock=clock, make_worker=make_worker)
+        self.fleet = fleet_of(settings, self.routes, self._verify, clock, make_worker)
         self.vitals = Vitals(settings.limits.memory_share_max, clock)
         refuse_work = self.vitals.pressure.refuse_work
         self.inference = Inference(self.handle, clock, settings.data.pipeline, lambda: self._loading, refuse_work)
@@ -108,20 +107,20 @@ class App:
         catalogue = Catalogue(
             sources, self.routes, self._load, self.unload, self._failures, self._wanted, self._acts, every=every
         )
-        control = control_endpoints(catalogue)
+        control = control_endpoints(catalogue, self.routes, self.fleet.shelves)
         endpoints = endpoints_of(settings, self.inference, self.why_not_ready, PRODUCT_VERSION, control)
         limits = http_limits(settings)
         self._identity = identity_of(settings, clock)
         in_flight = BytesInFlight(limits.bytes_in_flight_max, refuse_work)
         edge = edge_of(settings, limits, clock, self._identity, in_flight, self.routes.serves)
         self._quotas = edge.quotas
-        self.vitals.shrinking += [self.receipts.shrink, *([edge.kept.shrink] if edge.kept is not None else ())]
+        self.vitals.shrinking += [self.fleet.shelves.shrink, self.receipts.shrink]
+        self.vitals.shrinking += [edge.kept.shrink] if edge.kept is not None else []
         self.data_plane = data_plane(settings, self.inference, endpoints, edge)
-        self.grpc_plane = grpc_plane(settings, self.inference, endpoints, edge, clock)
         self.certificates: list[Certificates] = []
         fronting = fronting_of(settings)
         self.http = http_server(self.data_plane, edge, limits, clock, self._tls("http/1.1"), in_flight, fronting)
-        self.grpc = GrpcServer(self.grpc_plane, limits, clock, self._tls("h2"), in_flight) if self.grpc_plane else None
+        self.grpc = grpc_server(settings, self.inference, endpoints, edge, clock, self._tls, in_flight)
         local = settings.admin.host in LOOPBACK
         limits, books = admin_limits(limits, local=local), Inference(self.handle, clock)
         edge = admin_edge(limits, self._identity)
@@ -367,6 +366,7 @@ class App:
     def _renew_certificates(self) -> None:
         for certificates in self.certificates:
             certificates.renew()
+        self.http.renew()
 
     def _tls(self, protocol: str) -> ssl.SSLContext | None:
         """For a listener of that protocol, if there is a certificate."""

@@ -101,6 +101,11 @@ def fetch_receipt(url: str, id: str, *, key: str = "") -> Any:
     return _fetch(url, f"/receipts/{quote(id, safe='')}", key=key)
 
 
+def ask_admin(url: str, method: str, path: str, *, key: str = "") -> Any:
+    """What the server's admin plane answers. Raises Refused or Failed."""
+    return _fetch(url, path, key=key, method=method)
+
+
 def _pairs(given: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
     pairs: dict[str, str] = {}
     for one in given:
@@ -146,11 +151,17 @@ def _file(path: str) -> bytes:
 
 
 def _fetch(
-    url: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, key: str = ""
+    url: str,
+    path: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    key: str = "",
+    method: str | None = None,
 ) -> Any:
     """The JSON that comes back. Raises Refused or Failed, whatever comes or does not."""
     opener = build_opener(*([ProxyHandler({})] if _host(url) in LOOPBACK else []))
-    request = UrlRequest(url.rstrip("/") + path, body, dict(headers or {}))
+    request = UrlRequest(url.rstrip("/") + path, body, dict(headers or {}), method=method)
     if key:
         request.add_unredirected_header("Authorization", f"Bearer {key}")  # it is for this server only
     try:

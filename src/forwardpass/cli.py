@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forwardpass.cli_cache import cache
 from forwardpass.cli_keys import keys
 from forwardpass.cli_options import clearly, found_at, key_option, settings_from, settings_options, settings_told, told
 from forwardpass.cli_supply import inspect, sign, signed_lines
@@ -28,7 +29,7 @@ def main() -> None:
     """Serve a model plus the exact steps around it as one versioned pipeline."""
 
 
-for _command in (keys, sign, inspect):
+for _command in (keys, sign, inspect, cache):
     main.add_command(_command)
 
 
@@ -292,6 +293,7 @@ async def _report(version: Any, settings: "Settings") -> list[str]:
             *(f"    task   {_described(task)}" for task in (variant.signature.task,) if task is not None),
             f"    batching {variant.batching_reason}{differ}",
             f"    loaded in {variant.loaded.load_s:.2f} s; {len(version.definition.golden)} golden examples hold",
+            *(f"    engine   {line}" for model in variant.loaded.settings for line in model.get("auto", ())),
             *(f"warning: {warning}" for warning in variant.loaded.warnings),
         ]
 

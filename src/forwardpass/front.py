@@ -4,12 +4,12 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from forwardpass.admit.memory import MemoryStore
 from forwardpass.admit.quotas import Quotas
-from forwardpass.admit.redis_line import redis_at
-from forwardpass.admit.redis_store import RedisStore
 from forwardpass.admit.rules import EACH, NOBODY
+from forwardpass.cache.shelf import Shelves
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Misconfigured, Problem
 from forwardpass.ingress.cors import Origins
@@ -20,6 +20,7 @@ from forwardpass.ingress.dialects.v2_metadata import CONTROL_EXTENSIONS, EXTENSI
 from forwardpass.ingress.direct import Direct
 from forwardpass.ingress.edge import Edge, Identity
 from forwardpass.ingress.endpoints import log_settings
+from forwardpass.ingress.endpoints.cache import CacheControl
 from forwardpass.ingress.endpoints.description import Description
 from forwardpass.ingress.endpoints.openai import Models
 from forwardpass.ingress.endpoints.openapi import Documentation
@@ -28,7 +29,6 @@ from forwardpass.ingress.endpoints.repository import ModelControl, Repository
 from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
 from forwardpass.ingress.fronts.server import FrontedServer, Fronting
-from forwardpass.ingress.grpc.plane import GrpcPlane
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.identity.callers import KnownCallers
@@ -40,8 +40,14 @@ from forwardpass.ingress.platform_routes import data_routes
 from forwardpass.ingress.rates import Rates
 from forwardpass.ingress.route_table import routes_of
 from forwardpass.ingress.routes import Route
+from forwardpass.rollout.fleet import Fleet, Verify
+from forwardpass.rollout.route import Routes
+from forwardpass.rollout.variant import MakeWorker
 from forwardpass.settings import LOOPBACK, Settings
 from forwardpass.store.keys import KeyStore
+
+if TYPE_CHECKING:
+    from forwardpass.ingress.grpc.server import GrpcServer
 
 _log = logging.getLogger("forwardpass.identity")
 
@@ -73,23 +79,38 @@ def data_plane(settings: Settings, inference: Inference, endpoints: Mapping[str,
     return DataPlane(inference, _routes(settings), DIALECTS, endpoints, _switched_on(settings), edge)
 
 
-def grpc_plane(
-    settings: Settings, inference: Inference, endpoints: Mapping[str, Endpoint], edge: Edge, clock: Clock
-) -> GrpcPlane | None:
+def grpc_server(
+    settings: Settings,
+    inference: Inference,
+    endpoints: Mapping[str, Endpoint],
+    edge: Edge,
+    clock: Clock,
+    tls: Callable[[str], ssl.SSLContext | None],
+    in_flight: BytesInFlight,
+) -> "GrpcServer | None":
     """What is answered over gRPC; None when it is off. Raises Misconfigured runtime_missing."""
     serve = settings.grpc.serve
     if serve == "off" or (serve == "auto" and find_spec("google.protobuf") is None):
         return None
+    from forwardpass.ingress.grpc.plane import GrpcPlane  # and with it a good part of what a start imports
+    from forwardpass.ingress.grpc.server import GrpcServer
+
     try:
-        return GrpcPlane(inference, routes_of("data", "grpc"), endpoints, edge, clock, _switched_on(settings))
+        plane = GrpcPlane(inference, routes_of("data", "grpc"), endpoints, edge, clock, _switched_on(settings))
     except ImportError as error:
         problem = Problem("settings", "grpc.serve", "protobuf is not installed", "pip install 'forwardpass[grpc]'")
         raise Misconfigured(Code.RUNTIME_MISSING, (problem,)) from error
+    return GrpcServer(plane, http_limits(settings), clock, tls("h2"), in_flight)
 
 
-def control_endpoints(repository: Repository) -> dict[str, Endpoint]:
-    """What changes the server while it runs, for clients of V2 and for SageMaker."""
-    return {**ModelControl(repository).endpoints(), **Containers(repository).endpoints(), **log_settings.ENDPOINTS}
+def control_endpoints(repository: Repository, routes: Routes, shelves: Shelves) -> dict[str, Endpoint]:
+    """What changes the server while it runs: for the operator, for clients of V2 and for SageMaker."""
+    return {
+        **ModelControl(repository).endpoints(),
+        **Containers(repository).endpoints(),
+        **log_settings.ENDPOINTS,
+        **CacheControl(routes, shelves).endpoints(),
+    }
 
 
 def identity_of(settings: Settings, clock: Clock) -> KnownCallers | None:
@@ -112,9 +133,24 @@ def quotas_of(settings: Settings, clock: Clock, serves: Callable[[str], bool]) -
     """What callers may take, and where it is counted; None where nothing is limited. Raises Misconfigured."""
     if not settings.quotas:
         return None
-    redis = settings.run.redis
-    store = RedisStore(redis_at(redis), clock) if redis else MemoryStore(clock)
-    return Quotas(settings.quotas, store, serves)
+    if not settings.run.redis:
+        return Quotas(settings.quotas, MemoryStore(clock), serves)
+    from forwardpass.admit.redis_line import redis_at
+    from forwardpass.admit.redis_store import RedisStore
+
+    return Quotas(settings.quotas, RedisStore(redis_at(settings.run.redis), clock), serves)
+
+
+def fleet_of(settings: Settings, routes: Routes, verify: Verify, clock: Clock, make_worker: MakeWorker) -> Fleet:
+    """Of no version yet, with the shelves where theirs will keep answers. Raises Misconfigured."""
+    cache = settings.cache
+    tier = None
+    if cache.redis:
+        from forwardpass.cache.redis_tier import RedisTier, redis_client
+
+        tier = RedisTier(redis_client(cache.redis))
+    shelves = Shelves(cache.bytes_max, tier)
+    return Fleet(routes, verify, threads=settings.threads, clock=clock, make_worker=make_worker, shelves=shelves)
 
 
 def edge_of(

@@ -104,6 +104,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """Where answers of pipelines with [cache] are kept."""
+
+    bytes_max: int = _option(
+        256 * 1024 * 1024, "kept answers of all pipelines in this server's memory; 0: none are kept", low=0, high=2**40
+    )
+    redis: str = _option(
+        "", "redis://HOST:PORT/NUMBER in which servers keep answers for each other; empty: each for itself"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """How the server runs pipelines and stops."""
 
@@ -150,6 +162,7 @@ class Settings:
     grpc: Grpc = field(default_factory=Grpc)
     admin: Admin = field(default_factory=Admin)
     limits: Limits = field(default_factory=Limits)
+    cache: Cache = field(default_factory=Cache)
     run: Run = field(default_factory=Run)
     auth: Auth = field(default_factory=Auth)
     quotas: tuple[QuotaRule, ...] = ()
@@ -167,7 +180,7 @@ class Settings:
 
 
 SECTIONS: dict[str, type[Any]] = {
-    "data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "run": Run, "auth": Auth
+    "data": Data, "grpc": Grpc, "admin": Admin, "limits": Limits, "cache": Cache, "run": Run, "auth": Auth
 }  # fmt: skip
 
 
@@ -301,8 +314,11 @@ def _impossible(file: str, settings: Settings) -> list[Problem]:
     problems += _impossible_data(file, settings.data)
     if settings.run.redis and not settings.quotas:
         problems.append(Problem(file, "run.redis", "has no effect", "[[quotas]] beside it"))
-    if settings.run.redis and not settings.run.redis.startswith(("redis://", "rediss://", "unix://")):
-        problems.append(Problem(file, "run.redis", "not the address of a Redis", "redis://HOST:PORT/NUMBER"))
+    if settings.cache.redis and not settings.cache.bytes_max:
+        problems.append(Problem(file, "cache.redis", "has no effect while cache.bytes_max is 0", "more, or no Redis"))
+    for key, address in (("run.redis", settings.run.redis), ("cache.redis", settings.cache.redis)):
+        if address and not address.startswith(("redis://", "rediss://", "unix://")):
+            problems.append(Problem(file, key, "not the address of a Redis", "redis://HOST:PORT/NUMBER"))
     problems += _impossible_auth(file, settings.auth, tls=bool(settings.data.tls_certificate))
     if settings.grpc.serve not in ("auto", "on", "off"):
         problems.append(Problem(file, "grpc.serve", f"found {settings.grpc.serve!r}", "auto, on or off"))

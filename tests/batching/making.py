@@ -37,6 +37,7 @@ class ScriptedExecutor:
     index: int = 0
     kill: frozenset[bytes] = frozenset()
     hold: bool = False
+    preprocess_s: float = 0.0
     batches: list[list[bytes]] = field(default_factory=list)
     held: list[tuple[Sequence[Item], "asyncio.Future[Outcome]"]] = field(default_factory=list)
     vacancy: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,4 +76,4 @@ class ScriptedExecutor:
             future.set_exception(WorkerLost(Code.WORKER_CRASHED, started=True))
             return
         parts = [Part(item.rows, [Tensor("BYTES", (item.rows,), item.columns[0])], {}, []) for item in items]
-        future.set_result(Outcome(parts, 0.0, 0.001, 0.0))
+        future.set_result(Outcome(parts, self.preprocess_s, 0.001, 0.0))

@@ -322,7 +322,12 @@ def test_a_worker_that_is_free_before_the_books_say_so_takes_what_is_urgent_at_o
     async def run() -> None:
         async with bench(hold=True) as made:
             made.forecast.workers.count = 2  # the other one is not there: only this one can take it
+            made.executors[0].preprocess_s = 0.5  # so that batches are sent ahead
             for _ in range(2):
+                made.queue.put([item()])
+                await turns()
+                made.executors[0].release()
+                await turns()
                 made.forecast.model.observe(1.0, 1.0)
             slow, urgent = item(), item(data=b"urgent", deadline=made.clock() + 0.5)
             made.queue.put([slow])
@@ -331,6 +336,6 @@ def test_a_worker_that_is_free_before_the_books_say_so_takes_what_is_urgent_at_o
             await turns()
             made.queue.put([urgent])
             await asyncio.wait_for(turns(), 5.0)
-            assert made.executors[0].batches == [[b"x"], [b"urgent"]]
+            assert made.executors[0].batches == [[b"x"], [b"x"], [b"x"], [b"urgent"]]
 
     asyncio.run(run())

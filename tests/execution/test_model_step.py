@@ -35,12 +35,16 @@ def refusal(folder: Path, options: dict[str, Any], known: list[Field], *, truste
 @pytest.mark.parametrize(
     ("change", "key", "allowed"),
     [
-        ({"engine": "onnxruntim"}, "engine", "installed: onnxruntime, python; did you mean 'onnxruntime'?"),
+        ({"engine": "onnxruntim"}, "engine", "installed: auto, onnxruntime, openvino, python; did you mean 'onnxruntime'?"),
         ({"file": "none.onnx"}, "file", "a file in the pipeline's folder"),
         ({"file": "../m.onnx"}, "file", "the name of a file in the pipeline's folder"),
         ({"optimisation": "all"}, "optimisation", "did you mean 'optimization'?"),
         ({"optimization": "most"}, "optimization", '"all" or "extended" or "basic" or "off"'),
         ({"spinning": 1}, "spinning", "true or false"),
+        ({"engine": "openvino", "precision": "fp64"}, "precision", '"fp32" or "bf16"'),
+        ({"engine": "auto"}, "tolerance", "{ absolute = 0.001, cosine = 0.9999 }, or one of the two"),
+        ({"engine": "auto", "tolerance": {}}, "tolerance", "{ absolute = 0.001, cosine = 0.9999 }"),
+        ({"engine": "auto", "tolerance": {"cosine": 2}}, "tolerance", "{ absolute = 0.001, cosine = 0.9999 }"),
         ({"inputs": {"x": 3}}, "inputs.x", "the name of a field"),
         (
             {"call": "Model"},

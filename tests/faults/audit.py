@@ -13,7 +13,7 @@ LIBRARIES = tuple({sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), SO
 MAKERS_OF_CLASSES = ("dataclasses.py", "collections/__init__.py", "enum.py", "typing.py")
 IMPORTERS = ("<frozen importlib", "<frozen zipimport")
 SYSTEM = ("/proc/", "/dev/", "/sys/", "/usr/", "/etc/", "/lib")
-SPAWNED = ["-I", "-m", "forwardpass.execution.boxed"]
+SPAWNED = (["-I", "-m", "forwardpass.execution.boxed"], ["-I", "-m", "forwardpass.execution.forking"])
 NEVER = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty")
 
 
@@ -29,7 +29,7 @@ def finding(event, arguments, caller):
             return event + " of " + name + " by " + caller
     if event == "ctypes.dlopen" and "/" in str(arguments[0]) and not str(arguments[0]).startswith((*LIBRARIES, *SYSTEM)):
         return "loaded the library " + str(arguments[0])
-    if event == "subprocess.Popen" and list(arguments[1])[1:4] != SPAWNED:
+    if event == "subprocess.Popen" and list(arguments[1])[1:4] not in SPAWNED:
         return "started " + repr(arguments[1])
     if event in TALKING and arguments[1] is not None and arguments[1][0] not in ("127.0.0.1", "::1"):
         return "connected to " + repr(arguments[1])

@@ -5,15 +5,18 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import uvloop
+from tests.serving import FRONTS
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.cors import Origins
+from forwardpass.ingress.fronts.server import FrontedServer, Fronting
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
@@ -37,6 +40,22 @@ class Served:
 
     def call(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+
+
+class Together:
+    """A server with fronts as one: what tests look at, over all its processes."""
+
+    def __init__(self, server: FrontedServer) -> None:
+        self._server = server
+        self.in_flight = self
+
+    @property
+    def held(self) -> int:
+        return self._server.held()
+
+    def __getattr__(self, name: str) -> Any:
+        told = self._server.statistics()
+        return getattr(told, name) if name in ("running", "requests", "cancelled", "refused") else getattr(self._server, name)
 
 
 async def echo(request: HttpRequest) -> HttpAnswer:
@@ -68,13 +87,19 @@ def serving(
         return answer
 
     family_of = family_of or Table(routes_of("data")).family
-    served = Served(HttpServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins), loop)
+    server = HttpServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins)
+    if FRONTS > 1 and not (tls or path or plain_loop):
+        fronting = Fronting(FRONTS, "", "", None, "json")
+        server = Together(FrontedServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins, fronting))
+    served = Served(server, loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with ExitStack() as stack:
         try:
             sock = stack.enter_context(at_path(path, 0o600)) if path else at_port("data", "127.0.0.1", 0)
             served.call(served.server.start(sock=sock))
+            while any(front.state != "ready" for front in server.fronts()):
+                time.sleep(0.02)
             yield served
         finally:
             served.call(served.server.drain(0.2))

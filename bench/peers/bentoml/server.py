@@ -6,8 +6,10 @@ import bentoml
 import numpy as np
 from bench.peers.shared.network import BATCH, WORKERS, session
 
+QUIET: Any = {"access": {"enabled": False}}
 
-@bentoml.service(workers=WORKERS, traffic={"timeout": 30})
+
+@bentoml.service(workers=WORKERS, traffic={"timeout": 30}, logging=QUIET)
 class Rows:
     def __init__(self) -> None:
         self.session = session("tabular")
@@ -17,7 +19,7 @@ class Rows:
         return self.session.run(None, {"x": x.astype(np.float32)})[0]
 
 
-@bentoml.service(workers=WORKERS, traffic={"timeout": 30})
+@bentoml.service(workers=WORKERS, traffic={"timeout": 30}, logging=QUIET)
 class Tokens:
     def __init__(self) -> None:
         self.session = session("minilm")

@@ -1,7 +1,7 @@
 """FastAPI by hand: a process a core, each with its own session, one request at a time in it."""
 
-from fastapi import FastAPI, Request, Response
 from bench.peers.shared.network import WORKLOAD, network
+from fastapi import FastAPI, Request, Response
 
 served = network()
 app = FastAPI()

@@ -24,7 +24,9 @@ CLASSES = 1000
 
 
 def path(workload: str) -> str:
-    return f"/predict/{workload}" if FORMS[workload] in ("record", "jpeg") else f"/v2/models/{served_name(workload)}/infer"
+    return (
+        f"/predict/{workload}" if FORMS[workload] in ("record", "jpeg") else f"/v2/models/{served_name(workload)}/infer"
+    )
 
 
 def launch(workload: str, port: int, layout: Layout) -> Launch:
@@ -35,7 +37,7 @@ def launch(workload: str, port: int, layout: Layout) -> Launch:
     return Launch((*argv, *ports, *threads, "--set", f"run.data={WORK / 'data'}"), {})
 
 
-def repository(workload: str, folder: Path = WORK) -> Path:
+def repository(workload: str, folder: Path = WORK, models: Path = MODELS) -> Path:
     """A repository with the workload's pipeline and its files."""
     name = "tabular" if workload == "tabular_binary" else workload
     served = served_name(workload) if FORMS[workload].startswith("v2") else workload
@@ -49,5 +51,5 @@ def repository(workload: str, folder: Path = WORK) -> Path:
         if file == "labels.txt":
             (version / file).write_text("".join(f"{number}\n" for number in range(CLASSES)))
         else:
-            shutil.copy(MODELS / file, version / file)
+            shutil.copy(models / file, version / file)
     return made

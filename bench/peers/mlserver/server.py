@@ -1,10 +1,10 @@
 """MLServer: a runtime of our own with its numpy codec, in its own process, with adaptive batching."""
 
 import numpy as np
+from bench.peers.shared.network import session
 from mlserver import MLModel
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse
-from bench.peers.shared.network import session
 
 
 class Served(MLModel):

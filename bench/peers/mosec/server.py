@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bench.peers.shared.network import BATCH, WORKERS, WORKLOAD, network
 from mosec import Server, Worker
-from bench.peers.shared.network import BATCH, WORKERS, network
 
 
 class Served(Worker):
+    resp_mime_type = "application/octet-stream" if WORKLOAD in ("image", "tabular_binary") else "application/json"
+
     def __init__(self) -> None:
         self.network = network()
 

@@ -28,7 +28,7 @@ class Served:
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": int(os.environ["PORT"])})
-    serve.run(Served.bind())
+    serve.run(Served.bind())  # type: ignore[attr-defined]  # the decorator has made a deployment of the class
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     serve.shutdown()
     ray.shutdown()

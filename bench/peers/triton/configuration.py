@@ -8,6 +8,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+from bench.load.served import free_port
 from bench.peers.environments import python_of
 from bench.peers.models import MODELS, ROOT, WORKLOADS
 from bench.peers.peer import STARTED, Launch, Layout, environment_for, served_name
@@ -23,7 +24,7 @@ FORMS = {
 SIGNATURES = {
     "tabular": ({"x": "FP32 30"}, {"y": "FP32 1"}),
     "minilm": ({"input_ids": "INT64 -1", "attention_mask": "INT64 -1"}, {"embedding": "FP32 384"}),
-    "squeezenet": ({"image": "FP32 3 224 224"}, {"probabilities": "FP32 1000 1 1"}),
+    "squeezenet": ({"image": "FP32 3 224 224"}, {"probabilities": "FP32 1000"}),
     "first": ({"x": "FP32 30"}, {"first": "FP32 1"}),
     "second": ({"x": "FP32 30", "first": "FP32 1"}, {"y": "FP32 1"}),
     "cascade": ({"x": "FP32 30"}, {"y": "FP32 1"}),
@@ -54,18 +55,7 @@ def note() -> str:
 def launch(workload: str, port: int, layout: Layout) -> Launch:
     """Writes the repository, and for the Python backend the folder of backends with the stub of this Python."""
     backends = onnxruntime_backend()
-    repository = WORK / workload
-    shutil.rmtree(repository, ignore_errors=True)
-    if backends:
-        networks = WORKLOADS[workload].networks
-        for name in networks:
-            folder = _model(repository, name, 'backend: "onnxruntime"\n', layout)
-            (folder / "1" / "model.onnx").symlink_to(MODELS / f"{name}.onnx")
-        if len(networks) > 1:
-            _model(repository, served_name(workload), ENSEMBLE, layout)
-    else:
-        folder = _model(repository, served_name(workload), 'backend: "python"\n', layout)
-        shutil.copy(Path(__file__).parent / "model.py", folder / "1" / "model.py")
+    repository = write_repository(workload, layout, WORK, python=backends is None)
     package = _packages() / "pytriton" / "tritonserver"
     command = (
         str(package / "bin" / "tritonserver"),
@@ -75,11 +65,28 @@ def launch(workload: str, port: int, layout: Layout) -> Launch:
         f"--http-port={port}",
         "--allow-grpc=false",
         "--allow-gpu-metrics=false",
-        f"--metrics-port={port + 1}",
+        f"--metrics-port={free_port()}",
     )
     libraries = f"{_packages() / 'nvidia_pytriton.libs'}:{sysconfig.get_config_var('LIBDIR')}"
     paths = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": f"{ROOT}:{_packages()}"}
     return Launch(command, {**environment_for(workload, port, layout), **paths})
+
+
+def write_repository(workload: str, layout: Layout, folder: Path, *, python: bool) -> Path:
+    """The workload's models for either backend; a cascade is an ensemble, in Python one model of both networks."""
+    repository = folder / workload
+    shutil.rmtree(repository, ignore_errors=True)
+    if python:
+        made = _model(repository, served_name(workload), 'backend: "python"', layout)
+        shutil.copy(Path(__file__).parent / "model.py", made / "1" / "model.py")
+        return repository
+    networks = WORKLOADS[workload].networks
+    for name in networks:
+        made = _model(repository, name, 'backend: "onnxruntime"', layout)
+        (made / "1" / "model.onnx").symlink_to(MODELS / f"{name}.onnx")
+    if len(networks) > 1:
+        _model(repository, served_name(workload), ENSEMBLE, layout)
+    return repository
 
 
 def _packages() -> Path:
@@ -101,7 +108,9 @@ def _model(repository: Path, name: str, kind: str, layout: Layout) -> Path:
     (folder / "1").mkdir(parents=True)
     inputs, outputs = SIGNATURES[name]
     lines = [f'name: "{name}"', kind, f"max_batch_size: {layout.batch}"]
-    lines += [_tensor("input", *each) for each in inputs.items()] + [_tensor("output", *each) for each in outputs.items()]
+    lines += [_tensor("input", *each) for each in inputs.items()] + [
+        _tensor("output", *each) for each in outputs.items()
+    ]
     if kind != ENSEMBLE:
         lines.append("dynamic_batching { }")
         lines.append(f"instance_group [{{ kind: KIND_CPU count: {layout.workers} }}]")

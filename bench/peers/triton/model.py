@@ -3,12 +3,14 @@
 Triton copies this file into its repository; WORKLOAD and the rest come by the environment of the server.
 """
 
+import os
+import sys
 from typing import Any
 
-import numpy as np
-import triton_python_backend_utils as triton
-
-from bench.peers.shared.network import WORKLOAD, network
+sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)  # the interpreter inside the backend ignores it
+import numpy as np  # noqa: E402
+import triton_python_backend_utils as triton  # noqa: E402
+from bench.peers.shared.network import WORKLOAD, network  # noqa: E402
 
 
 class TritonPythonModel:

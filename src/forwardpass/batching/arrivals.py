@@ -37,12 +37,15 @@ class Arrivals:
         waiter = _Waiter(asyncio.get_running_loop().create_future(), worker, self._came)
         self._waiters.append(waiter)
         try:
-            await asyncio.wait((waiter.woken,), timeout=timeout_s)
-        finally:
-            if waiter.woken.done():
-                self._wake()  # several may have come, or this one will not take it: whoever is next looks too
+            if timeout_s is None:
+                await waiter.woken
             else:
+                await asyncio.wait((waiter.woken,), timeout=timeout_s)
+        finally:
+            if waiter in self._waiters:
                 self._waiters.remove(waiter)
+            else:
+                self._wake()  # several may have come, or this one will not take it: whoever is next looks too
 
     def _wake(self) -> None:
         for waiter in self._waiters:

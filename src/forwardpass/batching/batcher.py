@@ -67,19 +67,20 @@ class Batcher:
                 last = sent
 
     def _send(self, executor: Executor, taken: Taken) -> Flight:
-        items, now, rows, queued_s = taken.items, self._clock(), 0, math.inf
+        items, now, rows, requests, queued_s = taken.items, self._clock(), 0, 0, math.inf
         for item in items:
             rows += item.rows
+            requests += item.requests
             queued_s = min(queued_s, item.queued_s)
         report = BatchReport(
-            next(self._ids), now, rows, len(items), taken.reason, executor.index, now - queued_s, self._queue.rows,
+            next(self._ids), now, rows, requests, taken.reason, executor.index, now - queued_s, self._queue.rows,
             limit=taken.limit, why=taken.why,
         )  # fmt: skip
         return self._learning.sent(items, executor.submit(items), report, together=taken.together)
 
     def _at_once(self, executor: Executor, last: Flight) -> Taken | None:
         """What can be sent without any wait."""
-        if not executor.idle or self._taking.lingers_s(last.report):
+        if not self._queue.rows or not executor.idle or self._taking.lingers_s(last.report):
             return None
         found = self._taking.look(executor.index, idle=True)
         return found if isinstance(found, Taken) else None

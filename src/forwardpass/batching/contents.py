@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Sequence
 from typing import NamedTuple
 
+from forwardpass.batching.alike import WINDOW_BATCHES, alike
 from forwardpass.batching.forecast import NOTHING, Work
 from forwardpass.batching.shares import (
     BYTES,
@@ -229,6 +230,7 @@ class Filling:
         self._now = now
         self._starts_s = now + starts_in_s if starts_in_s > 0.0 else now
         self.ready_in_s = 0.0
+        self._window = 1  # so many batches' worth is taken, and one made of that
         self._rows = 0
         self._cost = 0.0
 
@@ -259,11 +261,15 @@ class Filling:
                 (later if deadline <= starts_s else late).append((line, entry))
                 continue
             else:
+                if item.length and not taken and self._too_many(group):
+                    self._window = WINDOW_BATCHES
                 full = not self._take(item, taken)
             if full:
                 line.put_back(entry)
             elif several:
                 heapq.heapreplace(order, (number, tag + item.charge, joined, line))
+        if self._window > 1:
+            taken, full = self._alike(taken, group)
         displaced: list[Item] = []
         places = self._rows  # what is in time has displaced so much
         for line, entry in late:
@@ -280,10 +286,24 @@ class Filling:
             line.put_back(entry)
         return Chosen(taken, over, displaced)
 
+    def _too_many(self, group: Group) -> bool:
+        too_dear = self._cost_max is not None and group.cost > self._cost_max
+        return self._rows_max > 0 and (group.rows > self._rows_max or too_dear)
+
+    def _alike(self, items: list[Item], group: Group) -> tuple[list[Item], bool]:
+        """Of those whose turn it is, the ones of about one length; and whether others were passed over for them."""
+        taken, passed = alike(items, self._rows_max, self._cost_max, self._starts_s + 2.0 * self.ready_in_s)
+        for item in passed:
+            group.lines[item.rank, item.tenant].put_back((item.priority, item.ticket.deadline, item.number))
+        self._window = 1
+        self._rows, self._cost = sum([item.rows for item in taken]), sum([item.cost for item in taken])
+        return taken, bool(passed)
+
     def _take(self, item: Item, taken: list[Item]) -> bool:
         """False when it does not fit; the first one always does."""
         rows, cost = self._rows + item.rows, self._cost + item.cost
-        if taken and (rows > self._rows_max or (self._cost_max is not None and cost > self._cost_max)):
+        rows_max, cost_max = self._window * self._rows_max, self._cost_max
+        if taken and (rows > rows_max or (cost_max is not None and cost > self._window * cost_max)):
             return False
         self._rows, self._cost = rows, cost
         taken.append(item)

@@ -29,12 +29,16 @@ class Executed:
     executions: int = 0
     rows: int = 0
     overdue: int = 0  # items begun though their deadline had passed or their caller had left before: a defect of ours
+    elements: int = 0  # of rows of different length that were made equal,
+    padding: int = 0  # and what they were filled up with
     by_rows: dict[int, Runs] = field(default_factory=dict)
 
     def add(self, report: BatchReport) -> None:
         """``report`` has its durations."""
         self.executions += 1
         self.rows += report.rows
+        self.elements += report.elements
+        self.padding += report.padding
         runs = self.by_rows.setdefault(_counted_as(report.rows), Runs())
         runs.count += 1
         runs.preprocess_s += report.preprocess_s

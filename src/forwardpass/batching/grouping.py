@@ -42,6 +42,7 @@ class Grouping:
         self._free = [i for i, column in enumerate(columns) if -1 in column.shape or column.datatype == "BYTES"]
         fields = batch.padding.fields if batch.padding else {}
         self._padded = frozenset(i for i, column in enumerate(columns) if column.name in fields)
+        self._filled = [i for i in range(len(columns)) if i in self._texts or i in self._padded]
         self._counts_rows = batch.cost == "rows"
         together = batch.enabled and batched
         self._by_length = bool(self._texts) and together
@@ -90,7 +91,8 @@ class Grouping:
             total += len(column)
         cost = float(rows) if self._counts_rows else self._cost(columns, shapes, rows, total)
         key = self._key(columns, shapes, rows) if self._free else None
-        return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now, tenant=tenant)
+        length = self._length(columns, shapes, rows) if self._filled else 0
+        return Item(ticket, part, columns, shapes, rows, cost, total, key, priority, now, tenant=tenant, length=length)
 
     def _slices(self, request: Request) -> Slices:
         """Cuts of at most ``_piece_rows``, where rows do not depend on each other."""
@@ -129,6 +131,11 @@ class Grouping:
             else:
                 key.append(shapes[index])
         return tuple(key)
+
+    def _length(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int) -> int:
+        """What a batch of such rows fills the shorter ones up to: of texts the bytes, which their tokens follow."""
+        lengths = [shapes[i][0] if i in self._padded else len(columns[i]) // max(rows, 1) for i in self._filled]
+        return sum(lengths)
 
     def _cost(self, columns: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], rows: int, total: int) -> float:
         match self._batch.cost:

@@ -1,9 +1,10 @@
 """How many rows a batch may have, where nobody wrote it down: learnt from what batches of each size took.
 
-A larger batch is worth its longer wait only where it gets more done in the same time. So the limit is the smallest
-power of two whose batches get nearly as much done as the best, and that callers have the time for. A neighbour that was
-not seen lately is tried for a few batches. Between what makes it grow and what makes it shrink lies a gap, and after
-each change of direction it rests twice as long: it follows a model that changes, and does not swing.
+A larger batch is worth its longer wait only where it gets more done in the same time. A line through what two sizes took,
+one about four times the other, says how much more that is (a + b · cost). The limit doubles where batches of twice as
+many rows get GAIN_MIN more done, and halves where those of half as many get at most LOSS_MAX less done, or where a batch
+takes too much of the time that callers give. What is not known for that is tried for a few batches. Between the two lies
+a gap, and after each change of direction it rests four times as long: it follows a model that changes, and does not swing.
 """
 
 from collections import deque
@@ -18,18 +19,19 @@ ROWS_MOST = 128
 HAND_OFF_S = 0.0001
 """What a batch costs the front and the way to the worker and back, about, besides what the worker says of it."""
 GAIN_MIN = 0.08
-"""So much more must a batch of twice as many rows get done in the same time for the limit to double."""
 LOSS_MAX = 0.04
-"""So much less than the best may batches of fewer rows get done for the limit to come down to them."""
+CONTRADICTED = 1.1
+"""No step to a size that was seen to take so many times as long for the same work: times need not lie on a line."""
 PATIENCE_SHARE = 0.5
 """A batch takes at most so much of the time that callers give: what came just after the last one left waits for it, too."""
 FULL_BATCHES = 4
+"""In a row that were full and left some behind, before the limit grows."""
 KNOWN_BATCHES = 8
 KEPT_BATCHES = 24
 RECENT_BATCHES = 64
-"""What was seen last so many batches ago says nothing of now, where the limit would change for it."""
+"""What was seen last so many batches ago is no reason for a change: it is tried again before."""
 FRESH_BATCHES = 512
-"""A neighbour is looked at again after so many."""
+"""What was seen last so many batches ago is tried again in any case."""
 REST_BATCHES = 8
 REST_BATCHES_MAX = 4096
 KEYS_MAX = 32
@@ -37,10 +39,11 @@ KEYS_MAX = 32
 
 @dataclass(slots=True)
 class _Size:
-    """Batches of more than half of ``1 << n`` rows and no more than that. ``pace`` is seconds for each unit of cost."""
+    """Batches of more than half of ``1 << n`` rows and no more than that: what they cost and took, by their medians."""
 
-    batches: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
-    pace: float = 0.0
+    batches: deque[tuple[float, float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    cost: float = 0.0
+    pace: float = 0.0  # seconds for each unit of cost
     seconds: float = 0.0
     seen: int = 0  # the number of the last of them
 
@@ -48,9 +51,19 @@ class _Size:
         if number - self.seen > RECENT_BATCHES:
             self.batches.clear()
         self.seen = number
-        self.batches.append(((seconds + HAND_OFF_S) / cost, seconds))
-        self.pace = median([pace for pace, _ in self.batches])
-        self.seconds = median([seconds for _, seconds in self.batches])
+        self.batches.append((cost, seconds / cost, seconds))
+        self.cost, self.pace, self.seconds = map(median, zip(*self.batches, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A batch takes ``fixed_s`` for itself and ``per_cost_s`` for each unit of what its rows cost."""
+
+    fixed_s: float
+    per_cost_s: float
+
+    def pace(self, cost: float) -> float:
+        return max(self.fixed_s, 0.0) / cost + max(self.per_cost_s, 0.0)
 
 
 class Limit:
@@ -58,12 +71,12 @@ class Limit:
 
     def __init__(self, rows: int = ROWS_AT_FIRST, most: int = ROWS_MOST) -> None:
         self.why = "what it begins with"
-        self._settled = rows
-        self._most = most
+        self._size = (rows - 1).bit_length()
+        self._size_most = (most - 1).bit_length()
         self._sizes: dict[int, _Size] = {}
         self._batches = 0
         self._lately: deque[int] = deque(maxlen=KEPT_BATCHES)  # sizes of the last batches
-        self._full = 0  # of them, in a row, that were full and left some behind
+        self._full = 0
         self._tried: int | None = None
         self._tries = 0
         self._rests_until = 0
@@ -73,99 +86,115 @@ class Limit:
 
     @property
     def rows(self) -> int:
-        return self._settled if self._tried is None else 1 << self._tried
+        return 1 << (self._size if self._tried is None else self._tried)
 
     def observe(self, rows: int, cost: float, seconds: float, *, left_rows: int, patience_s: float) -> None:
         """A batch ran in so many seconds, and ``left_rows`` waited still; its callers gave it ``patience_s``."""
         if cost <= 0.0 or seconds <= 0.0:
             return
         self._batches += 1
-        number = (rows - 1).bit_length()
-        self._sizes.setdefault(number, _Size()).add(self._batches, cost, seconds)
-        self._lately.append(number)
-        if self._tried is None:
-            self._full = self._full + 1 if left_rows > 0 and 2 * rows > self._settled else 0
+        size = (rows - 1).bit_length()
+        self._sizes.setdefault(size, _Size()).add(self._batches, cost, seconds + HAND_OFF_S)
         self._patience_s += (patience_s - self._patience_s) * (0.1 if self._patience_s else 1.0)
         if self._tried is not None:
             self._judge_trial(self._tried)
-        if self._tried is None and self._batches >= self._rests_until and len(self._lately) >= KNOWN_BATCHES:
-            self._decide()
+            return
+        self._lately.append(size)
+        self._full = self._full + 1 if left_rows > 0 and size == self._size else 0
+        if self._batches >= self._rests_until:
+            self._decide(min(self._size, max(self._lately)))
 
-    def _judge_trial(self, number: int) -> None:
+    def _judge_trial(self, size: int) -> None:
         """It ends once enough such batches were seen, or none come about."""
         self._tries += 1
-        if self._recent(number):
+        if self._tries >= KNOWN_BATCHES and self._recent(size):
             self._tried = None
         elif self._tries >= 2 * KNOWN_BATCHES:
             self._tried = None
             self._rests_until = self._batches + FRESH_BATCHES
 
-    def _decide(self) -> None:
-        now = (self._settled - 1).bit_length()
-        used = min(now, max(self._lately))
+    def _decide(self, used: int) -> None:
+        """``used`` is the largest size that came about lately, or the limit."""
         if not self._recent(used):
             return
-        if used and self._sizes[used].seconds > PATIENCE_SHARE * self._patience_s > 0.0:
-            text = f"a batch of {1 << used} takes {self._sizes[used].seconds:.2g} s of {self._patience_s:.2g} s that are given"
-            self._enter(used - 1, text)
-        elif used == now and self._full >= FULL_BATCHES and 1 << (now + 1) <= self._most and self._grow(now):
-            return
-        elif used:
-            self._shrink(used)
-
-    def _grow(self, now: int) -> bool:
-        """Whether something was done."""
-        above = now + 1
-        if 2.0 * self._sizes[now].seconds > PATIENCE_SHARE * self._patience_s:
-            self.why = (
-                f"a batch of {1 << above} would take more than half of the {self._patience_s:.2g} s that are given"
+        if used and self._share_of_time(used) > 1.0:
+            self._enter(
+                used - 1, f"a batch of {1 << used} takes over half of the {self._patience_s:.2g} s that callers give"
             )
-            return False
-        if not self._fresh(above):
-            self._try(above)
-            return True
-        gain = self._sizes[now].pace / self._sizes[above].pace - 1.0
-        if gain < GAIN_MIN:
-            return False
-        if not self._recent(above):
-            self._try(above)
-            return True
-        self._enter(above, f"{_percent(gain)} more done than in batches of {1 << now}")
-        return True
-
-    def _shrink(self, used: int) -> None:
-        below = used - 1
-        if not self._fresh(below):
-            self._try(below)
             return
-        best = min(size.pace for number, size in self._sizes.items() if self._fresh(number))
-        loss = 1.0 - best / self._sizes[below].pace
-        if loss > LOSS_MAX:
-            self.why = f"{_percent(loss)} less done in batches of {1 << below}"
-        elif not self._recent(below):
-            self._try(below)
+        full = used == self._size < self._size_most and self._full >= FULL_BATCHES
+        if not used and not full:
+            return
+        lever = max(0, used - 2) if used else 1
+        if not self._fresh(lever):
+            self._try(lever)
+            return
+        found = self._better(used, self._line(lever, used), full=full)
+        if found is None:
+            return
+        size, why = found
+        if self._recent(lever):
+            self._enter(size, why)
         else:
-            while below and self._recent(below - 1) and best >= self._sizes[below - 1].pace * (1.0 - LOSS_MAX):
-                below -= 1
-            self._enter(below, f"at most {_percent(1.0 - best / self._sizes[below].pace)} more done in larger batches")
+            self._try(lever)
 
-    def _enter(self, number: int, why: str) -> None:
-        grows = 1 << number > self._settled
-        if self._grew is not None and grows != self._grew:
-            self._rest = min(2 * self._rest, REST_BATCHES_MAX)
-        self._grew, self._settled, self.why = grows, 1 << number, why
+    def _better(self, used: int, line: Line, *, full: bool) -> tuple[int, str] | None:
+        """A better size, and why. Where there is none, ``why`` says it of this one."""
+        cost = self._sizes[used].cost
+        pace = line.pace(cost)
+        gain = pace / line.pace(2.0 * cost) - 1.0
+        loss = 1.0 - pace / line.pace(cost / 2.0)
+        if full and gain >= GAIN_MIN and not self._contradicted(used, used + 1):
+            if 2.0 * self._share_of_time(used) <= 1.0:
+                return used + 1, f"{_percent(gain)} more done than in batches of {1 << used}"
+            self.why = f"a batch of {2 << used} would take over half of the {self._patience_s:.2g} s that callers give"
+            return None
+        if used and loss <= LOSS_MAX and not self._contradicted(used, used - 1):
+            return used - 1, f"at most {_percent(2.0 * loss)} more done in larger batches"
+        if used < self._size:
+            self.why = (
+                f"no more than {1 << used} wait, and {_percent(loss)} less would be done in batches of half as many"
+            )
+        elif used:
+            self.why = f"{_percent(loss)} less done in batches of half as many"
+        else:
+            self.why = f"only {_percent(gain)} more done in batches of 2"
+        return None
+
+    def _line(self, lever: int, used: int) -> Line:
+        low, high = self._sizes[lever], self._sizes[used]
+        if low.cost == high.cost:  # costs need not follow rows
+            return Line(0.0, high.pace)
+        per_cost_s = (high.pace * high.cost - low.pace * low.cost) / (high.cost - low.cost)
+        return Line(high.cost * (high.pace - per_cost_s), per_cost_s)
+
+    def _contradicted(self, used: int, other: int) -> bool:
+        return self._recent(other) and self._sizes[other].pace > CONTRADICTED * self._sizes[used].pace
+
+    def _share_of_time(self, size: int) -> float:
+        """Of what a batch may take of the time that callers give."""
+        return self._sizes[size].seconds / (PATIENCE_SHARE * self._patience_s) if self._patience_s > 0.0 else 0.0
+
+    def _enter(self, size: int, why: str) -> None:
+        grows = size > self._size
+        if self._batches > self._rests_until + REST_BATCHES_MAX:
+            self._rest = REST_BATCHES
+        elif self._grew is not None and grows != self._grew:
+            self._rest = min(4 * self._rest, REST_BATCHES_MAX)
+        self._grew, self._size, self.why = grows, size, why
         self._rests_until = self._batches + self._rest
         self._full = 0
+        self._lately.clear()
 
-    def _try(self, number: int) -> None:
-        self._tried, self._tries = number, 0
+    def _try(self, size: int) -> None:
+        self._tried, self._tries, self._full = size, 0, 0
 
-    def _fresh(self, number: int, batches: int = FRESH_BATCHES) -> bool:
-        size = self._sizes.get(number)
-        return size is not None and len(size.batches) >= KNOWN_BATCHES and self._batches - size.seen <= batches
+    def _fresh(self, size: int, batches: int = FRESH_BATCHES) -> bool:
+        found = self._sizes.get(size)
+        return found is not None and len(found.batches) >= KNOWN_BATCHES and self._batches - found.seen <= batches
 
-    def _recent(self, number: int) -> bool:
-        return self._fresh(number, RECENT_BATCHES)
+    def _recent(self, size: int) -> bool:
+        return self._fresh(size, RECENT_BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +228,4 @@ class Limits:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %"
+    return f"{100.0 * max(share, 0.0):.0f} %"

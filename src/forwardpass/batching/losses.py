@@ -32,6 +32,9 @@ class Losses:
                 item.taken = False
                 self._queue.put_back([item])
                 continue
+            if item.requests > 1:  # each runs again by itself
+                item.ticket.finish(Failed(lost.code, "the model's process died while it ran these requests"))
+                continue
             item.deaths += 1
             if item.deaths > 1 or item.suspect:
                 self._quarantine.add(item.columns, item.shapes, item.rows)

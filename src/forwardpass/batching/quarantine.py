@@ -69,9 +69,13 @@ class Quarantine:
         for each in digests:
             self._keep(self._suspects, each)
 
+    def suspect_rows(self, items: Sequence[Item]) -> None:
+        """Of requests that came as one, when a worker died with them."""
+        self.suspect([digest(*each) for item in items for each in _inputs(item)])
+
     async def suspect_all(self, items: Sequence[Item], ran_s: float) -> None:
         """These ran for so long in a batch that was ended for nobody: nobody is blamed, but they are remembered."""
-        inputs = [(item.columns, item.shapes, item.rows) for item in items]
+        inputs = [each for item in items for each in _inputs(item)]
         digests = await asyncio.to_thread(lambda: [digest(*each) for each in inputs])
         for item in items:
             self._note_size(item.bytes_total)
@@ -149,6 +153,18 @@ class Quarantine:
         kept.move_to_end(key)
         if len(kept) > ENTRIES_MAX:
             kept.popitem(last=False)
+
+
+def _inputs(item: Item) -> list[tuple[Sequence[Buffer], Sequence[tuple[int, ...]], int]]:
+    """What each request sent."""
+    if item.requests == 1:
+        return [(item.columns, item.shapes, item.rows)]
+    views = [memoryview(column) for column in item.columns]
+    sizes = [len(view) // item.rows for view in views]
+    return [
+        ([view[row * size : (row + 1) * size] for view, size in zip(views, sizes, strict=True)], item.shapes, 1)
+        for row in range(item.rows)
+    ]
 
 
 def _same(item: Item, other: Item) -> bool:

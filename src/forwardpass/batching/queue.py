@@ -18,11 +18,15 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Queue as QueueLimits
 
+TOGETHER_S = 0.005
+"""What requests that come together may take as one: of longer work each worker had better take a part."""
+
 
 class Queue:
     """Items of one variant. ``put`` refuses what is over a bound, at once and by the bound's name."""
 
     def __init__(self, limits: QueueLimits, forecast: Forecast, clock: Clock) -> None:
+        self._limits = limits
         self._forecast = forecast
         self._clock = clock
         self._contents = Contents()
@@ -57,6 +61,12 @@ class Queue:
             self._admission.admit(items, rows, size, cost)
         contents.push_whole(items)
         self._arrivals.came()
+
+    def calm(self, rows: int) -> bool:
+        """Whether so many more rows leave it half empty, and would run in TOGETHER_S."""
+        model = self._forecast.model
+        room = self._contents.rows + rows <= self._limits.rows_max // 2
+        return room and model.confident and model.predict_s(float(rows)) <= TOGETHER_S
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Return items whose batch was lost; they were admitted before, so no bound applies."""

@@ -144,11 +144,14 @@ class Item(msgspec.Struct, eq=False):
     rank: int = 0  # of its priority class
     charge: int = 0  # what it counts for among tenants
     tenant: str = ""
+    requests: int = 1  # that came as one, a row each
     taken: bool = False  # out of the queue for a batch, once at least
     result: Part | None = None  # what a worker said of it, whether or not somebody still wants to know
     held: Held | None = None
     left_s: float = math.inf  # when its worker was told that nobody waits for it any more
     sent: tuple[int, int] = (0, 0)  # as what: the number of the batch, and its place there
+    length: int = 0  # of a row, where rows of a batch are filled up to the longest; 0 where they are not
+    passed: int = 0  # batches that went without it though it was its turn
     suspect: bool = False  # its like ran on for nobody: it runs by itself, for as long as a batch may
 
     @property

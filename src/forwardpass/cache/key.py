@@ -3,7 +3,6 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from struct import Struct
 
 import msgspec
@@ -76,6 +75,8 @@ class Keys:
 
 
 def _installed(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 from math import inf
 
@@ -111,6 +112,10 @@ class Shelves:
 
     def __iter__(self) -> Iterator[Shelf]:
         return iter(self._shelves)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """What servers share is reached in here only."""
+        return nullcontext() if self.tier is None else self.tier.opened()
 
     def add(self, pipeline: str, number: int, bytes_max: int, ttl_s: float) -> Shelf:
         """An empty one, until it is removed."""

@@ -1,6 +1,7 @@
 """What a server asks of a store of answers that several servers share: never waited for long, never needed."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from forwardpass.cache.kept import Kept
@@ -11,6 +12,9 @@ class SharedTier(Protocol):
 
     @property
     def away(self) -> bool: ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """While it is open it may be there."""
 
     async def find(self, pipeline: str, keys: Sequence[bytes], now: float) -> Mapping[bytes, Kept]:
         """What is kept there of these, with ``made_s`` on this server's clock."""

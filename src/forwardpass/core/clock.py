@@ -54,6 +54,13 @@ class RandomIds:
             self._ready = [block[start : start + 32] for start in range(0, len(block), 32)]
         return self._ready.pop()
 
+    def some(self, count: int) -> list[str]:
+        if len(self._ready) < count:
+            return [self.next() for _ in range(count)]
+        taken = self._ready[-count:]
+        del self._ready[-count:]
+        return taken
+
 
 def jitter() -> float:
     """A random factor from 0.8 to 1.2, so that those who wait for the same thing do not all come back at once."""

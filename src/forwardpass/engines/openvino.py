@@ -32,21 +32,26 @@ class OpenVino:
     def load(self, file: ModelFile) -> None:
         openvino = _runtime()
         self._name = PurePath(file.path).name
-        precision = file.options.get("precision", "fp32")
+        core = openvino.Core()
+        precision = PRECISIONS[file.options.get("precision", "fp32")]
+        if (
+            precision.upper() not in (able := core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+            and precision != "f32"
+        ):
+            raise _cannot(precision, ", ".join(able))
         try:
             # Core.read_model tries the parsers of every format, and some print what they find.
             onnx = openvino.frontend.FrontEndManager().load_by_framework("onnx")
             model = onnx.convert(onnx.load(file.path))
             if not model.inputs or not model.outputs:  # so it reads an empty file
                 raise ValueError("a graph without inputs or outputs")
-            compiled = openvino.Core().compile_model(model, "CPU", _settings(PRECISIONS[precision], file.threads))
+            compiled = core.compile_model(model, "CPU", _settings(precision, file.threads))
         except Exception as error:  # RuntimeError for what it does not know, but its frontends raise others
             text = f"{self._name}: openvino cannot load this model"
             raise Misconfigured(Code.MODEL_INVALID, text, detail=str(error)) from error
         computed = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
-        if computed != PRECISIONS[precision]:
-            found = f"precision {precision}: this processor computes in {computed}"
-            raise Misconfigured(Code.MODEL_INVALID, (Problem("", "precision", found, "another precision"),))
+        if computed != precision:
+            raise _cannot(precision, computed)
         self._signature = signature_of(
             file, [self._field(node) for node in model.inputs], [self._field(node) for node in model.outputs]
         )
@@ -104,6 +109,11 @@ def _runtime() -> Any:
         if first:
             del sys.modules[CONVERTERS]
     return openvino
+
+
+def _cannot(precision: str, able: str) -> Misconfigured:
+    problem = Problem("", "precision", f"this processor does not compute in {precision}", f"what it can: {able}")
+    return Misconfigured(Code.MODEL_INVALID, (problem,))
 
 
 def _settings(precision: str, threads: int) -> dict[str, Any]:

@@ -13,15 +13,16 @@ from typing import Any
 from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Failure
 from forwardpass.engines.discover import engine_kind
-from forwardpass.engines.protocol import Engine
+from forwardpass.engines.protocol import Arrays, Engine
 from forwardpass.execution.closeness import Closeness, closeness
 from forwardpass.execution.duel import Asked, Gain, Listening, answers_of, duel
 from forwardpass.execution.model import Model
 from forwardpass.execution.model_step import ModelStep
 from forwardpass.execution.plan import Plan
-from forwardpass.execution.selftest import Alone, SelfTest, answers, rows_alone, self_test
+from forwardpass.execution.selftest import Alone, SelfTest, rows_alone, run_rows, self_test
 from forwardpass.execution.synthetic import Item
 
+AUTO = "auto"
 TRIED_MAX_S = 10.0  # after so much no further candidate is begun
 LOAD_SHARE_MAX = 0.25  # nor after so much of workers.load_limit_s
 DUEL_S = 0.5
@@ -52,9 +53,14 @@ class Choice:
 
     model: Model
     steps: list[ModelStep]
+    asked: Asked
     reference: Candidate
     chosen: Candidate
     lines: list[str] = field(default_factory=list)
+
+    @property
+    def tolerance(self) -> Mapping[str, float]:
+        return self.steps[0].tolerance or {}
 
     def take(self, candidate: Candidate) -> None:
         """From now on the model is run by this one."""
@@ -77,40 +83,30 @@ class Choice:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The rows that were tried, with their answers, and whether rows are independent: with the engines chosen."""
+def tried(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s) -> tuple[Alone, SelfTest]:
+    """Choose the engines that are open; the rows that were tried, and whether rows are independent, with those.
 
-    alone: Alone
-    tested: SelfTest
-
-
-def tried(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s) -> Tried:
-    """Choose the engines that are open, and test the plan with them.
-
-    Rows that are independent with the reference are independent with what is chosen, or the reference stays.
+    Rows that are independent with the reference are so with what is chosen, or the reference stays.
     """
-    rows = rows_alone(plan)
-    found = Tried(rows, self_test(plan, rows, rows_max))
-    limit_s = min(TRIED_MAX_S, LOAD_SHARE_MAX * 1.0 * _load_limit_s(plan))
-    choices = [_chosen(plan, steps, found.alone, rows_max, clock, limit_s) for steps in _open(plan)]
+    alone = rows_alone(plan)
+    tested = self_test(plan, alone, rows_max)
+    choices = [_choice(plan, steps, [item for item, _ in alone.rows], rows_max) for steps in _open(plan)]
+    limit_s = min(TRIED_MAX_S, LOAD_SHARE_MAX * plan.definition.workers.load_limit_s)
+    for choice in choices:
+        _try_all(choice, clock, limit_s / len(choices))
     changed = [choice for choice in choices if choice.chosen is not choice.reference]
     if changed:
-        rows = rows_alone(plan)
-        tested = self_test(plan, rows, rows_max)
-        if tested.independent or not found.tested.independent:
-            found = Tried(rows, tested)
+        again = rows_alone(plan)
+        retested = self_test(plan, again, rows_max)
+        if retested.independent or not tested.independent:
+            alone, tested = again, retested
         else:
             for choice in changed:
-                choice.lines.append(f"{choice.chosen} is not taken: {tested.reason}")
+                choice.lines.append(f"{choice.chosen} is not taken: {retested.reason}")
                 choice.take(choice.reference)
     for choice in choices:
         choice.settle()
-    return found
-
-
-def _load_limit_s(plan: Plan) -> float:
-    return plan.definition.workers.load_limit_s
+    return alone, tested
 
 
 def _open(plan: Plan) -> Iterator[list[ModelStep]]:
@@ -120,26 +116,82 @@ def _open(plan: Plan) -> Iterator[list[ModelStep]]:
         yield [step for step in steps if id(step.loaded) == model]
 
 
-def _chosen(
-    plan: Plan, steps: list[ModelStep], alone: Alone, rows_max: int, clock: Clock, limit_s: float
-) -> Choice:
-    model, tolerance = steps[0].loaded, steps[0].tolerance or {}
-    asked, engine = _asked(plan, model, [item for item, _ in alone.rows], rows_max)
-    file = model.file
-    reference = Candidate(str(steps[0].settings["engine"]), file.options, file.threads, engine)
-    choice = Choice(model, steps, reference, reference)
-    if not asked.alone:
-        choice.lines.append("no row to try others with: give golden examples")
-        return choice
-    works = [*asked.alone, *asked.together]
+def _choice(plan: Plan, steps: list[ModelStep], rows: Sequence[Item], rows_max: int) -> Choice:
+    """The reference and what it is asked, heard while the rows go through the pipeline."""
+    model, settings = steps[0].loaded, steps[0].settings
+    listening = Listening()
+    listening.engine = engine = model.exchange(listening)
+    alone: Sequence[Arrays] = ()
     try:
-        expected = answers_of(engine, works)
-        begun = clock()
-        for name, options, threads in _candidates(steps[0], file.threads):
-            if clock() - begun > limit_s:
-                choice.lines.append(f"others were not tried, as {limit_s:g} s were over")
-                break
-            _try(choice, name, options, threads, Trial(asked, expected, tolerance, clock))
-    except Failure as failure:  # the reference answers these no more: a model that is not repeatable
-        choice.lines.append(f"others were not tried: {failure.text}")
-    return choice
+        for row in rows[:ROWS_ALONE]:
+            run_rows(plan, [row])
+        alone = listening.taken()
+        if rows and plan.batched and plan.definition.batch.enabled and rows_max > 1:
+            run_rows(plan, [rows[place % len(rows)] for place in range(min(rows_max, ROWS_TOGETHER))])
+    except Failure:  # rows that cannot be together, which the self-test says
+        listening.taken()
+    finally:
+        model.exchange(engine)
+    asked = Asked(alone, listening.taken())
+    reference = Candidate(str(settings["engine"]), model.file.options, model.file.threads, engine)
+    return Choice(model, steps, asked, reference, reference)
+
+
+def _try_all(choice: Choice, clock: Clock, limit_s: float) -> None:
+    begun = clock()
+    if not choice.asked.alone:
+        choice.lines.append("no row to try others with: give golden examples")
+        return
+    unfit: list[Mapping[str, Any]] = []  # whose answers, or whose load, more or fewer threads do not mend
+    for name, options, threads in _candidates(choice.reference):
+        if clock() - begun > limit_s:
+            choice.lines.append(f"others were not tried: {limit_s:g} s were over")
+            return
+        if options not in unfit and not _try(choice, name, options, threads, clock):
+            unfit.append(options)
+
+
+def _candidates(reference: Candidate) -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """All but the reference itself, those with as many threads first."""
+    for threads in dict.fromkeys((reference.threads, 1)):
+        for name, options in engine_kind(AUTO).candidates:
+            if name != reference.name:
+                yield name, engine_kind(name).settings(options), threads
+            elif threads != reference.threads:
+                yield name, reference.options, threads
+
+
+def _try(choice: Choice, name: str, options: Mapping[str, Any], threads: int, clock: Clock) -> bool:
+    """Load it, compare its answers, let it run against the quickest so far, and take it or leave it.
+
+    Returns whether it is fit to run the model.
+    """
+    fit = False
+    engine = engine_kind(name).make()
+    candidate = Candidate(name, options, threads, engine)
+    try:
+        engine.load(replace(choice.model.file, options=options, threads=threads))
+        works = [*choice.asked.alone, *choice.asked.together]
+        expected, found = answers_of(choice.reference.engine, works), answers_of(engine, works)
+        close = reduce(Closeness.farther, map(closeness, expected, found))
+        fit = close.within(choice.tolerance)
+        if fit:
+            gain = duel(choice.chosen.engine, engine, choice.asked, clock, DUEL_S)
+            taken = _is_better(gain, fewer_threads=threads < choice.chosen.threads)
+            choice.lines.append(
+                f"{candidate}: {gain.together:.2f} times as quick as {choice.chosen} together,"
+                f" {gain.alone:.2f} times alone; {close}"
+            )
+            if taken:
+                choice.take(candidate)
+                return True
+        else:
+            choice.lines.append(f"{candidate}: {close}, which the tolerance does not allow")
+    except Failure as failure:  # it cannot load this model, or not answer what the reference answers
+        choice.lines.append(f"{candidate}: {failure.text}")
+    engine.close()
+    return fit
+
+
+def _is_better(gain: Gain, *, fewer_threads: bool) -> bool:
+    return gain.together >= (FEWER_THREADS_MIN if fewer_threads else GAIN_MIN) and gain.alone >= ALONE_MIN

@@ -28,30 +28,36 @@ class Gain:
 
 
 class Listening:
-    """An Engine that hands on to another and keeps what it was given."""
+    """An Engine that hands on to ``engine`` and keeps what it was given."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.heard: list[Arrays] = []
+    engine: Engine
+
+    def __init__(self) -> None:
+        self._heard: list[Arrays] = []
+
+    def taken(self) -> list[Arrays]:
+        """What it was given since this was last asked."""
+        heard, self._heard = self._heard, []
+        return heard
 
     def load(self, file: ModelFile) -> None:
-        self._engine.load(file)
+        self.engine.load(file)
 
     def signature(self) -> ModelSignature:
-        return self._engine.signature()
+        return self.engine.signature()
 
     def submit(self, items: Sequence[Work]) -> None:
-        self.heard += [item.inputs for item in items]
-        self._engine.submit(items)
+        self._heard += [item.inputs for item in items]
+        self.engine.submit(items)
 
     def step(self) -> list[Event]:
-        return self._engine.step()
+        return self.engine.step()
 
     def cancel(self, ids: Sequence[int]) -> None:
-        self._engine.cancel(ids)
+        self.engine.cancel(ids)
 
     def close(self) -> None:
-        self._engine.close()
+        self.engine.close()
 
 
 def answers_of(engine: Engine, works: Sequence[Arrays]) -> list[Arrays]:

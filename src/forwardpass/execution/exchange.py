@@ -52,7 +52,11 @@ def outcome_of(frame: Frame, items: Sequence[Item], fields: Sequence[Field]) -> 
     for output, field, payload in zip(done.outputs, fields, payloads, strict=True):
         _cut(output, field, payload, done.parts, outputs)
     parts = [_part(meta, tensors, item) for meta, tensors, item in zip(done.parts, outputs, items, strict=True)]
-    return Outcome(parts, done.preprocess_s, done.execute_s, done.postprocess_s, done.begun)
+    if min(done.elements, done.padding) < 0:
+        raise WireError("less than no padding")
+    return Outcome(
+        parts, done.preprocess_s, done.execute_s, done.postprocess_s, done.begun, done.elements, done.padding
+    )
 
 
 def _check_rows(meta: PartMeta, rows: int) -> None:

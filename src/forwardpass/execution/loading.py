@@ -7,8 +7,9 @@ from dataclasses import replace
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failure, Misconfigured, encodable
 from forwardpass.execution import wire
+from forwardpass.execution.choosing import tried
 from forwardpass.execution.plan import Plan, build
-from forwardpass.execution.selftest import SelfTest, rows_alone, self_test, warm_up
+from forwardpass.execution.selftest import SelfTest, rows_alone, warm_up
 from forwardpass.execution.wire import Kind, Load, Loaded, RefusedLoad
 
 DETAIL_BYTES_MAX = 4096
@@ -22,11 +23,11 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
         rows_max = load.version.definition.batch.rows_cut
         again = load.settings is not None
         bare = plan.unguarded()
-        alone = rows_alone(bare, 1) if again else rows_alone(bare)
         if again:  # the front goes by the first load
+            alone = rows_alone(bare, 1)
             tested = SelfTest(load.independent, load.independent, 0.0, "tested at the first load", 0)
         else:
-            tested = self_test(bare, alone, rows_max)
+            alone, tested = tried(bare, rows_max)
         plan.independent = tested.independent
         warnings = [*plan.warnings, *warm_up(bare, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:

@@ -16,12 +16,12 @@ from forwardpass.core.errors import Code, Failed, Failure, Misconfigured, Proble
 from forwardpass.core.pipeline import Version
 from forwardpass.execution import wire
 from forwardpass.execution.apart import reply_apart
+from forwardpass.execution.choosing import tried
 from forwardpass.execution.exchange import outcome_of, run_of
 from forwardpass.execution.overdue import late
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.process import State
 from forwardpass.execution.replies import Reply, columns_of, merged, reply_of
-from forwardpass.execution.selftest import rows_alone, self_test
 from forwardpass.execution.states import States
 from forwardpass.execution.wire import Done, Frame, Kind, Loaded
 from forwardpass.steps.protocol import Column, StepKind
@@ -121,7 +121,7 @@ class LocalWorker:
             plan = self._plan = build(self._version, threads=self._threads, own=self._own)
             rows_max = self._version.definition.batch.rows_cut
             bare = plan.unguarded()
-            tested = self_test(bare, rows_alone(bare), rows_max)
+            _, tested = tried(bare, rows_max)
             plan.independent = tested.independent
         except Misconfigured as refusal:
             self._refusal = refusal

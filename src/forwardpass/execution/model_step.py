@@ -155,7 +155,7 @@ class ModelStep:
             self.platform = kind.platform
             self.settings = {"engine": name, "threads": file.threads, **self._model.file.options}
             if kind.candidates:
-                self.settings["auto"] = self.known["auto"] if self.known else {}
+                self.settings["auto"] = self.known["auto"] if self.known else []
         return self._model
 
     def _candidate(self, kind: EngineKind, file: ModelFile) -> tuple[str, ModelFile]:
@@ -166,11 +166,6 @@ class ModelStep:
             return name, replace(file, options=engine_kind(name).settings(options))
         name = self.known["engine"]
         return name, replace(file, options=engine_kind(name).settings({}), threads=self.known["threads"])
-
-    def choose(self, settings: Mapping[str, Any]) -> None:
-        """This is what the model runs with: engine, threads and options, and ``auto``, why."""
-        self.settings.clear()
-        self.settings.update(settings)
 
     def close(self) -> None:
         if self._model is not None and self._owner:

@@ -46,6 +46,8 @@ class Overdue:
 
 def told(reply: Reply, left_out: Collection[int]) -> Reply:
     """The reply in which these items failed as a whole, and not row by row; it has no outputs of theirs."""
+    if not left_out:
+        return reply
     why = late()
     for item in left_out:
         reply.parts[item] = PartMeta(0, [], [], (why.code.value, why.text, "", ""))

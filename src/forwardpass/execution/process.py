@@ -23,6 +23,7 @@ from forwardpass.execution.beginning import Begin, Order, Process, spawned
 from forwardpass.execution.board import Board
 from forwardpass.execution.ending import STOPPED, end_of, kill, leave, pulse_of, signal_of
 from forwardpass.execution.exchange import outcome_of, run_of
+from forwardpass.execution.first_load import FirstLoad
 from forwardpass.execution.sent import Sent
 from forwardpass.execution.wire import Kind, Load, Loaded
 
@@ -53,9 +54,7 @@ class State(StrEnum):
 class WorkerProcess:
     """One slot. ``loaded`` is set once the version has loaded; ``state`` says whether it can be used now."""
 
-    def __init__(
-        self, version: Version, index: int, *, threads: int, clock: Clock, begin: Begin = spawned
-    ) -> None:
+    def __init__(self, version: Version, index: int, *, threads: int, clock: Clock, begin: Begin = spawned) -> None:
         self.index = index
         self.state = State.STARTING
         self.loaded: Loaded | None = None
@@ -64,6 +63,7 @@ class WorkerProcess:
         self.deaths = 0
         self.abandoned = 0  # processes that were ended for the sake of a batch that nobody waited for
         self.given_up: list[int] = []
+        self.first: FirstLoad | None = None  # shared by the workers of a version
         self._version = version
         self._threads = threads
         self._begin = begin
@@ -182,9 +182,7 @@ class WorkerProcess:
             self.pid, self._end, self._board = process.pid, end, board
             code = Code.WORKER_CRASHED
             try:
-                load = Load(self._version, self._threads, None)
-                if self.loaded:
-                    load = Load(self._version, self._threads, self.loaded.settings, self.loaded.independent)
+                load = await self._what_to_load()
                 wire.send(end, Kind.LOAD, wire.encode(load))
                 loop.add_reader(end.fileno(), self._readable)
                 async with asyncio.TaskGroup() as watchers:
@@ -213,6 +211,16 @@ class WorkerProcess:
     async def _start(self, childs_end: socket.socket, marks: int) -> Process:
         memory_max_bytes = self._limits.memory_max_mb * 1024 * 1024
         return await self._begin(Order(childs_end, marks, memory_max_bytes, self._version.folder))
+
+    async def _what_to_load(self) -> Load:
+        """By what is known of the version; where it is the first worker's to find that out, the others wait here."""
+        known = self.loaded
+        if known is None and self.first is not None:
+            known = await self.first.known(self.index)
+            self._loading_since = self._seen_s = self._clock()
+        if known is None:
+            return Load(self._version, self._threads, None)
+        return Load(self._version, self._threads, known.settings, known.independent)
 
     def _note_end(self, how: str, pid: int | None, **ran: str) -> None:
         if self.loaded is None and self.refusal is None:
@@ -245,7 +253,11 @@ class WorkerProcess:
                     self._enter(State.READY)
             case Kind.LOADED:
                 loaded = wire.decode.loaded.decode(frame.meta)
-                self.loaded = self.loaded or loaded
+                if self.loaded is None:
+                    self.loaded = loaded if self.first is None else self.first.found(loaded)
+                    chosen = [model["auto"] for model in self.loaded.settings if model.get("auto")]
+                    if chosen and self.index == 0:
+                        _log.info("engines were chosen", extra=self._event(models=chosen))
                 self._enter(State.READY)
             case Kind.REFUSED:
                 refused = wire.decode.refused.decode(frame.meta)

@@ -5,6 +5,7 @@ Items that were run by themselves, and rows of an item that were, are put togeth
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
@@ -59,6 +60,14 @@ def columns_of(fields: Sequence[Field], run: Run, payload: memoryview, padding: 
     return columns
 
 
+def count_padding(batch: Batch, run: Run, padding: Padding | None) -> None:
+    """What rows were filled up with as they were put together."""
+    lengths = _own_lengths(run, padding)
+    if lengths is not None and padding is not None:
+        each = [length for length, rows in zip(lengths, run.rows, strict=True) for _ in range(rows)]
+        batch.count_padding(each, padded_length(lengths, padding.buckets))
+
+
 def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding | None) -> Reply:
     """One batch of all items of ``run``: parts, and outputs cut into items. Raises Failed for an item too large."""
     parts = _parts(batch, run.rows)
@@ -68,6 +77,12 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
     buffers: Buffers = []
     for field in fields:
         column = batch.columns[field.name]
+        if lengths is None and field.datatype != "BYTES" and field.kind != "ragged":  # rows of one size: nothing is done item by item
+            data = _bytes(field, column)
+            size = len(data) // batch.rows if batch.rows else 0
+            metas.append(OutputMeta(field.name, field.datatype, [[column.shape[1:]]], [rows * size for rows in alive]))
+            buffers.append(data)
+            continue
         pieces = [column[start:end] for start, end in pairwise(accumulate(alive, initial=0))]
         if field.kind == "ragged":
             pieces = [_stacked(field, piece) for piece in pieces]
@@ -77,9 +92,10 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
         encoded = [_encoded(field, piece) for piece in pieces]
         metas.append(OutputMeta(field.name, field.datatype, _shapes(field, pieces), [len(e) for e in encoded]))
         buffers.extend(encoded)
-    largest = max(map(sum, zip(*(meta.sizes for meta in metas), strict=True)), default=0)
-    if largest > ANSWER_BYTES_MAX:
-        raise too_large(largest)
+    if sum(map(len, buffers)) > ANSWER_BYTES_MAX:
+        largest = max(map(sum, zip(*(meta.sizes for meta in metas), strict=True)))
+        if largest > ANSWER_BYTES_MAX:
+            raise too_large(largest)
     return Reply(parts, metas, buffers)
 
 
@@ -222,10 +238,15 @@ def _encoded(field: Field, piece: NDArray[Any]) -> bytes | memoryview:
         return pack_bytes(_JSON.encode(value) for value in piece)
     if field.datatype == "BYTES":
         return pack_bytes(v.encode() if isinstance(v, str) else v for v in piece.reshape(-1))
-    whole = np.ascontiguousarray(piece, dtype=_numpy(field.datatype))
-    return whole.reshape(-1).view(np.uint8).data
+    return _bytes(field, piece)
 
 
+def _bytes(field: Field, column: Column) -> memoryview:
+    """Of numbers: as they are in memory, where that is the wire's form."""
+    return np.ascontiguousarray(column, dtype=_numpy(field.datatype)).reshape(-1).view(np.uint8).data
+
+
+@cache
 def _numpy(datatype: str) -> "np.dtype[Any]":
     return np.dtype(NUMPY_NAMES.get(datatype, "uint16")).newbyteorder("<")
 

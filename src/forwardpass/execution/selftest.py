@@ -60,7 +60,7 @@ def rows_alone(plan: Plan, wanted: int = ROWS_TESTED, *, clock: Clock = monotoni
     together = plan.batched and plan.definition.batch.enabled
     return _alone(
         lambda free: items(plan.definition, plan.signature, ROWS_TESTED, free),
-        partial(_answers, plan),
+        partial(run_rows, plan),
         wanted if together else 1,
         clock,
     )
@@ -81,7 +81,7 @@ def self_test(plan: Plan, alone: Alone, rows_max: int) -> SelfTest:
     for step in plan.loaded:
         step.mixed = False
     tolerance = plan.definition.batch.tolerance
-    tested = _compared(alone, partial(_answers, plan), rows_max, tolerance, plan.loaded)
+    tested = _compared(alone, partial(run_rows, plan), rows_max, tolerance, plan.loaded)
     for step in plan.loaded:
         if tested.independent and not step.mixed and step.loaded.signature.batched:
             tested = _with(tested, _model_alone(step, rows_max, tolerance), step)
@@ -171,7 +171,7 @@ def warm_up(plan: Plan, alone: Alone, tested: SelfTest, rows_max: int, *, clock:
             spent_s = before - alone.started_s
             return [f"warm-up stopped after {spent_s:.1f} s: no batch of {left} rows was run before serving"]
         try:
-            _answers(plan, rows * size)
+            run_rows(plan, rows * size)
         except Failure:
             break  # such batches do not run: the self-test says so
         took_s = clock() - before
@@ -203,7 +203,7 @@ def _alone(made: Callable[[int], Sequence[Item]], answers: Answers, wanted: int,
     return Alone(found, clock() - begun > SLOW_S * len(found), last, begun)
 
 
-def _answers(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
+def run_rows(plan: Plan, rows: Sequence[Item]) -> list[Answer]:
     """Each row's outputs after all steps, where sequences are kept of its second turn. Raises the Failure of any."""
     padding = plan.padding
     columns, lengths = _joined(rows, padding)

@@ -118,6 +118,8 @@ class Staged:
         """All items' rows, or only one item's, as they begin. Rows whose sequence is not here have failed."""
         rows = sum(self.run.rows) if item is None else self.run.rows[item]
         batch = Batch(dict(columns), rows, list(range(rows)))
+        if not self.found:
+            return batch
         for row, slots in self._by_place(item).items():
             if slots is None:
                 text = "what was kept of this sequence is lost; start it again with sequence_start"
@@ -130,6 +132,8 @@ class Staged:
 
     def keep(self, batch: Batch, item: int | None = None) -> None:
         """The batch has answers for the rows that did not fail: what these wrote is to count."""
+        if not batch.sequences:
+            return
         places = {place: each for each, place in self._places(item).items()}
         for place, slots in batch.sequences.items():
             if place not in batch.failures:
@@ -137,6 +141,8 @@ class Staged:
 
     def commit(self) -> Callable[[], None]:
         """See ``States.settle``."""
+        if not self.run.sequences:
+            return _nothing
         return self.states.settle(self.run, self.written)
 
     def _ends(self, item: int) -> bool:
@@ -154,6 +160,10 @@ class Staged:
             return {}
         starts = list(accumulate(self.run.rows, initial=0))
         return {each: starts[each] for each in self.found}
+
+
+def _nothing() -> None:
+    """Nothing was kept, so nothing is to be undone."""
 
 
 def _frozen(slots: Slots) -> Slots:

@@ -123,7 +123,7 @@ class Template:
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-m", "forwardpass.execution.forking"],
-                    stdin=there, stdout=subprocess.DEVNULL, start_new_session=True, env=environment(),
+                    stdin=there.fileno(), stdout=subprocess.DEVNULL, start_new_session=True, env=environment(),
                 )  # fmt: skip
             except OSError:
                 here.close()

@@ -30,6 +30,7 @@ _HEAD = struct.Struct("<4sBBHIQ")
 _MAGIC = b"FPW1"
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _ONE_FD = socket.CMSG_SPACE(4)
+_NO_DESCRIPTORS = array.array("i")
 
 
 class Kind(IntEnum):
@@ -127,6 +128,8 @@ class Done(msgspec.Struct, array_like=True, frozen=True):
     execute_s: float
     postprocess_s: float
     begun: float = 0.0  # when the model was given the batch, on the clock that both processes have
+    elements: int = 0  # of rows of different length that were filled up to one,
+    padding: int = 0  # and with how many
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -185,7 +188,7 @@ def receive(end: socket.socket) -> Frame | None:
     NoRoom when the payload does not fit into memory.
     """
     packet, ancillary, flags, _ = end.recvmsg(PACKET_BYTES_MAX, _ONE_FD)
-    descriptors = array.array("i")
+    descriptors = array.array("i") if ancillary else _NO_DESCRIPTORS
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % 4])

@@ -22,7 +22,7 @@ from forwardpass.execution.board import Marks
 from forwardpass.execution.loading import loaded_plan
 from forwardpass.execution.overdue import Overdue, told
 from forwardpass.execution.plan import Plan
-from forwardpass.execution.replies import Reply, columns_of, merged, reply_of, too_large
+from forwardpass.execution.replies import Reply, columns_of, count_padding, merged, reply_of, too_large
 from forwardpass.execution.states import Staged, States
 from forwardpass.execution.wire import Done, Kind, Load
 from forwardpass.steps.protocol import Batch, Column
@@ -117,6 +117,7 @@ class Worker:
         try:
             columns = columns_of(plan.signature.columns, staged.run, payload, plan.padding)
             batch = staged.batch(columns)
+            count_padding(batch, staged.run, plan.padding)
             left_out = self._overdue.leave_out(staged.run, batch, started)
             plan.preprocess(batch)
             return Job(staged, columns, batch, monotonic_s() - started, left_out=left_out)
@@ -138,17 +139,18 @@ class Worker:
         except Exception as error:  # a border: find out whose fault it is
             reply = reply_apart(plan, staged, job.columns, error, self._overdue)
             executed = monotonic_s()
-        times = (job.preprocess_s, executed - begun, monotonic_s() - executed, begun)
+        padding = (0, 0) if job.batch is None else (job.batch.elements, job.batch.padding)
+        said = (job.preprocess_s, executed - begun, monotonic_s() - executed, begun, *padding)
         undo = staged.commit()  # before the answer: the next request of a sequence may follow it at once
         try:
-            self._answer(run.batch, reply, times)
+            self._answer(run.batch, reply, said)
         except wire.WireError:  # all answers together are more than a frame holds
             undo()
             failure = too_large(sum(map(len, reply.buffers)))
-            self._answer(run.batch, merged([failure] * len(run.rows), plan.signature.outputs), times)
+            self._answer(run.batch, merged([failure] * len(run.rows), plan.signature.outputs), said)
 
-    def _answer(self, batch: int, reply: Reply, times: tuple[float, float, float, float]) -> None:
-        self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *times)), reply.buffers)
+    def _answer(self, batch: int, reply: Reply, said: tuple[float, float, float, float, int, int]) -> None:
+        self.send(Kind.DONE, wire.encode(Done(batch, reply.parts, reply.outputs, *said)), reply.buffers)
 
 
 def live() -> None:

@@ -83,10 +83,14 @@ class OpenConnections:
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
-        self.elsewhere: Elsewhere | None = None  # set, the limits hold over all processes together
+        self._elsewhere: Elsewhere | None = None
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def join(self, elsewhere: Elsewhere) -> None:
+        """From now on the limits hold over all processes together. There is no connection yet."""
+        self._elsewhere = elsewhere
 
     def arrive(self, address: str) -> bool:
         """Count in what arrives; whether there is room for it, so that it will have to be counted out again."""
@@ -124,15 +128,15 @@ class OpenConnections:
             self._empty.set()
 
     def _all(self) -> int:
-        return len(self._open) + (self.elsewhere.open_elsewhere() if self.elsewhere is not None else 0)
+        return len(self._open) + (self._elsewhere.open_elsewhere() if self._elsewhere is not None else 0)
 
     def _all_of(self, address: str) -> int:
         here = self._addresses[address]
-        return here + (self.elsewhere.open_elsewhere_of(address) if self.elsewhere is not None and address else 0)
+        return here + (self._elsewhere.open_elsewhere_of(address) if self._elsewhere is not None and address else 0)
 
     def _tell(self, more: int, address: str) -> None:
-        if self.elsewhere is not None:
-            self.elsewhere.tell_open(len(self._open), more, address)
+        if self._elsewhere is not None:
+            self._elsewhere.tell_open(len(self._open), more, address)
 
     def watch(self) -> None:
         """Have the limits in time enforced from now on. One timer for all: one per request would cost more than it."""

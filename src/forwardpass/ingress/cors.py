@@ -18,7 +18,7 @@ OWN_HOSTS = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 MAX_AGE_S = 600  # how long a browser may remember what a preflight was told
 TAKEN = frozenset(
     (
-        "accept", "api-key", "authorization", "content-encoding", "content-type", "idempotency-key",
+        "accept", "api-key", "authorization", "cache-control", "content-encoding", "content-type", "idempotency-key",
         "inference-header-content-length", "openai-organization", "openai-project", "traceparent", "tracestate",
         "x-amzn-sagemaker-custom-attributes", "x-amzn-sagemaker-session-id", "x-amzn-sagemaker-target-model",
         "x-api-key", "x-client-name", "x-envoy-expected-rq-timeout-ms", "x-priority", "x-request-deadline-ms",
@@ -29,7 +29,7 @@ TAKEN = frozenset(
 TAKEN_PREFIX = "x-stainless-"  # what the libraries of OpenAI and others say of themselves
 EXPOSED = ", ".join(
     (
-        "Content-Encoding", "Idempotency-Replayed", "Inference-Header-Content-Length", "RateLimit", "RateLimit-Policy",
+        "Age", "Cache-Status", "Content-Encoding", "Idempotency-Replayed", "Inference-Header-Content-Length", "RateLimit", "RateLimit-Policy",
         "Retry-After", "retry-after-ms", "traceparent", "X-Client-Request-Id", "X-Error-Code", "X-Guardrails",
         "X-Pipeline", "X-Pipeline-Digest", "X-Pipeline-Version", "X-Request-Id", "X-Sequence-Id",
         "x-ratelimit-limit-requests",

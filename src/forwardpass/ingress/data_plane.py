@@ -11,6 +11,7 @@ from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.compression import compress
 from forwardpass.ingress.dialect import Call, Dialect, Endpoint, by_path
+from forwardpass.ingress.dialects.caching import cache_headers
 from forwardpass.ingress.dialects.envelope import apply_headers, client_id_header, guard_header, trace_header, trace_of
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.idempotency import KeptAnswers, fingerprint, key_of
@@ -193,7 +194,7 @@ class DataPlane:
         def encode(answer: Answer, request: Request) -> HttpAnswer:
             call.repeatable = all(isinstance(failure, Refused) for failure in answer.failures.values())
             encoded = dialect.encode(answer, request, call)
-            encoded.headers += guard_header(answer)
+            encoded.headers += guard_header(answer) + cache_headers(answer, request)
             return encoded
 
         return await self.inference.run(target, work, decode, encode, call.caller, call.http.admission)

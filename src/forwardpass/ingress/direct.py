@@ -6,47 +6,62 @@ is not plain (a stream, a compressed body, a turn in a sequence, a judge, quotas
 """
 
 import asyncio
-from typing import Any
+from contextlib import suppress
 
 from forwardpass.batching.ticket import Ticket
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock, RandomIds
-from forwardpass.core.errors import Refused
+from forwardpass.core.errors import Failure, Refused
 from forwardpass.core.off_loop import OFF_LOOP_BYTES_MIN, at_once
-from forwardpass.core.request import Answer
+from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
+from forwardpass.ingress.bundles import Bundles, Member
 from forwardpass.ingress.compression import compress
 from forwardpass.ingress.data_plane import DataPlane, told
 from forwardpass.ingress.dialect import Call, Dialect
+from forwardpass.ingress.dialects.caching import cache_headers
 from forwardpass.ingress.dialects.envelope import LIMITING, apply_headers, guard_header, trace_of
+from forwardpass.ingress.dialects.v2_repeated import Repeated, in_rows
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.framing import Head
 from forwardpass.ingress.inference import work_of
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
-from forwardpass.ingress.routes import Match
+from forwardpass.ingress.routes import Match, Route
 from forwardpass.ingress.serving import Answering, Asker, Waiting
+from forwardpass.pipeline.books import Entry
 from forwardpass.pipeline.handle import Begun
 from forwardpass.rollout.variant import Variant
 
 
 class Asked:
-    """What a head asks. ``limits``: it has a deadline or a priority; ``quiet``: its answers say nothing of it.
+    """What a head asks; without a dialect what only ``respond`` can answer.
 
-    ``caller`` was known at ``changes`` of who is known. ``known`` is the dialect's, of the last body.
+    ``limits``: it has a deadline or a priority. ``quiet``: its answers say nothing of it; ``short``: nor of the client's
+    version. ``caller`` was known at ``changes`` of who is known. ``repeated`` is the last body but for its numbers,
+    ``interned`` where others may have the same.
     """
 
-    __slots__ = ("caller", "changes", "dialect", "known", "limits", "match", "number", "pipeline", "quiet")
+    __slots__ = (
+        "caller", "changes", "dialect", "interned", "limits", "match", "number", "pipeline", "quiet", "repeated", "short",
+    )  # fmt: skip
 
-    def __init__(self, match: Match, dialect: Dialect, http: HttpRequest, quiet: bool) -> None:
+    @property
+    def route(self) -> Route:
+        assert self.match is not None, "it has a dialect"
+        return self.match.route
+
+    def __init__(self, match: Match | None, dialect: Dialect | None, head: Head, quiet: bool) -> None:
         self.match = match
         self.dialect = dialect
-        self.pipeline = match.pipeline
-        self.number = match.number
-        self.limits = not LIMITING.isdisjoint(http.headers)
+        self.pipeline = "" if match is None else match.pipeline
+        self.number = None if match is None else match.number
+        self.limits = not LIMITING.isdisjoint(head.headers)
         self.quiet = quiet
+        self.short = quiet and not self.limits and not head.query and not head.http_1_0
         self.caller: Caller | None = None
         self.changes = -1
-        self.known: Any = None
+        self.repeated: Repeated | None = None
+        self.interned: Repeated | None = None
 
 
 class Direct:
@@ -58,14 +73,24 @@ class Direct:
         self.handle = plane.inference.handle
         self.edge = edge
         self.clock = clock
-        self._ids = RandomIds()
+        self.ids = RandomIds()
+        self._bundles = Bundles(self)
 
-    def begin(self, head: Head, http: HttpRequest, asker: Asker) -> Answering | Waiting | None:
+    def begin(self, head: Head, body: bytes, received_s: float, asker: Asker) -> Answering | Waiting | None:
         """None where ``DataPlane.respond`` must be asked; then nothing has been taken or counted."""
+        asked: Asked | None = head.asked
+        if asked is not None and asked.repeated is not None:
+            member = self._member(asked, head, body, received_s, asker)
+            if member is not None:
+                return member
+        return self.single(head, asker.request(head, body, received_s), asker)
+
+    def single(self, head: Head, http: HttpRequest, asker: Asker) -> Answering | Waiting | None:
+        """The same of one that is in no bundle."""
         asked = head.asked
         if asked is None:
-            asked = head.asked = self._asked(http) or False
-        if asked is False or asked.dialect.work(http) >= OFF_LOOP_BYTES_MIN:
+            asked = head.asked = self._asked(head, http)
+        if asked.dialect is None or asked.dialect.work(http) >= OFF_LOOP_BYTES_MIN:
             return None
         variant = self.handle.routes.ready(asked.pipeline, asked.number)
         if variant is None or not variant.direct:
@@ -74,23 +99,63 @@ class Direct:
         if caller is None:
             return None
         trace = None if asked.quiet else trace_of(http.headers)
-        call = Call(http, asked.match, self._ids.next(), Timeline(http.received_s), trace, caller, asked=asked)
+        call = Call(http, asked.match, self.ids.next(), Timeline(http.received_s), trace, caller, asked=asked)
         return Exchange(self, variant, call, asker).begun()
 
-    def _asked(self, http: HttpRequest) -> Asked | None:
-        """Of a head that is plain, whatever the body."""
-        found = self.plane.plain(http)
-        if found is None or self.edge.waits:
+    def _member(self, asked: Asked, head: Head, body: bytes, received_s: float, asker: Asker) -> Member | None:
+        """Of a bundle, where this is a body that was read before but for its numbers, and its head is as short."""
+        repeated = asked.repeated
+        if repeated is None or not asked.short or (text := repeated.numbers(body)) is None:
             return None
-        match, dialect = found
-        try:
-            self.edge.origins.check(http.headers, http.peer)
-            quiet = b"traceparent" not in http.headers and b"x-request-id" not in http.headers
-            return Asked(
-                match, dialect, http, quiet and self.edge.quiet and not self.edge.origins.headers(http.headers)
-            )
-        except Refused:
+        variant = self.handle.routes.ready(asked.pipeline, asked.number)
+        if variant is None or repeated.signature is not variant.signature or not variant.direct:
             return None
+        caller = asked.caller
+        identity = self.edge.identity
+        if identity is not None and (caller is None or asked.changes != identity.changes or not identity.holds(caller)):
+            return None
+        if asked.interned is not repeated:
+            if repeated.shape[0] != 1 or not in_rows(variant.signature):
+                asked.short = False
+                return None
+            asked.interned = asked.repeated = repeated = repeated.interned(variant.repeated)
+        return self._bundles.join(variant, asked, caller or ANONYMOUS, text, head, body, received_s, asker)
+
+    def alone(self, member: Member) -> None:
+        """Answer a member of a bundle by itself."""
+        http = member.asker.request(member.head, member.body, member.received_s)
+        answering = self.single(member.head, http, member.asker)
+        if isinstance(answering, Waiting):
+            member.alone = answering
+        else:
+            member.asker.tell(self.plane.respond(http) if answering is None else answering)
+
+    def fail(self, variant: Variant, asked: Asked, caller: Caller, member: Member, failure: Failure) -> None:
+        """That is the end of a member of a bundle."""
+        http = member.asker.request(member.head, member.body, member.received_s)
+        id, route = self.ids.next(), asked.route
+        self._entry(variant, caller, id, member).close(failure)
+        answer = told(failure, http, route, route.family, id)
+        self.plane.mark(answer, http, route, route.family, id, None)
+        member.asker.tell(answer)
+
+    def gone(self, variant: Variant, asked: Asked, caller: Caller, member: Member) -> None:
+        """A member of a bundle left before it was told."""
+        self._entry(variant, caller, self.ids.next(), member).close(asyncio.CancelledError())
+
+    def _entry(self, variant: Variant, caller: Caller, id: str, member: Member) -> Entry:
+        return self.handle.open(variant, Request(id, [], 1, Timeline(member.received_s), caller=caller))
+
+    def _asked(self, head: Head, http: HttpRequest) -> Asked:
+        """Without a dialect where it is not plain, whatever the body."""
+        found = None if self.edge.waits else self.plane.plain(http)
+        if found is not None:
+            with suppress(Refused):
+                self.edge.origins.check(http.headers, http.peer)
+                quiet = b"traceparent" not in http.headers and b"x-request-id" not in http.headers
+                quiet = quiet and self.edge.quiet and not self.edge.origins.headers(http.headers)
+                return Asked(*found, head, quiet)
+        return Asked(None, None, head, False)
 
     def _caller(self, asked: Asked, http: HttpRequest) -> Caller | None:
         """Who asks, and may; None where that is not known at once."""
@@ -101,7 +166,7 @@ class Direct:
         if asked.changes != identity.changes or caller is None or not identity.holds(caller):
             asked.changes = identity.changes
             caller = asked.caller = identity.known(http)
-        if caller is None or not caller.may(asked.match.route.scope, asked.pipeline):
+        if caller is None or not caller.may(asked.route.scope, asked.pipeline):
             return None
         return caller
 
@@ -121,7 +186,8 @@ class Exchange(Waiting):
 
     def begun(self) -> "Answering | Exchange":
         """Itself, or the answer where there is one already."""
-        direct, call, variant, in_books = self._direct, self._call, self._variant, False
+        direct, call, variant = self._direct, self._call, self._variant
+        entry: Entry | None = None
         http, asked = call.http, call.asked
         try:
             direct.edge.at_once(http, call.caller, asked.pipeline)
@@ -135,11 +201,13 @@ class Exchange(Waiting):
             request.timeline.decoded = direct.clock()
             if http.admission is not None and http.admission.charges:
                 at_once(direct.inference.charge(http.admission, variant, request))
-            in_books = True
-            self._begun = begun = direct.handle.begin(variant, request, http.admission)
+            entry = direct.handle.open(variant, request, http.admission)
+            self._begun = begun = direct.handle.begin(variant, request, entry)
         except Exception as error:  # a border: a defect of ours costs this request only
-            if not in_books:
+            if entry is None:
                 direct.inference.count(error)
+            else:
+                entry.close(error)
             self._over()
             return self._failed(error)
         if begun.ticket.done:
@@ -152,7 +220,7 @@ class Exchange(Waiting):
         begun = self._begun
         assert begun is not None, "it was begun"
         self._direct.handle.leave(begun)
-        begun.variant.forget(begun.items)
+        begun.variant.forget(begun.items, begun.ticket)
         begun.entry.close(asyncio.CancelledError())
         self._over()
 
@@ -194,6 +262,8 @@ class Exchange(Waiting):
         encoded: HttpAnswer = self._call.asked.dialect.encode(answer, begun.request, self._call)
         if answer.notes:
             encoded.headers += guard_header(answer)
+        if answer.cache is not None:
+            encoded.headers += cache_headers(answer, begun.request)
         return encoded
 
     def _marked(self, answer: HttpAnswer) -> Answering:

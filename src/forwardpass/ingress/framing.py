@@ -6,9 +6,10 @@ extensions without end and does not tell where a message stopped. There is one r
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -370,6 +371,22 @@ class ChunkedBody:
         if buffer[end : end + 2] != b"\r\n":
             raise bad_request("trailers after a chunked body are not supported")
         return end + 2, True
+
+
+class Opening(NamedTuple):
+    """What many answers begin with: 200, JSON, these headers; ``lines`` are that as it is sent."""
+
+    headers: Sequence[tuple[bytes, bytes]]
+    lines: bytes
+
+    def answer(self, id: str, text: bytes) -> HttpAnswer:
+        """One of them."""
+        return HttpAnswer(200, text, headers=[(b"X-Request-Id", id.encode()), *self.headers])
+
+
+def opening_of(headers: Sequence[tuple[bytes, bytes]]) -> Opening:
+    whole = answer_head(HttpAnswer(200, headers=list(headers)), 0, False, False)
+    return Opening(headers, whole.replace(b"Content-Length: 0\r\n", b"")[:-2])
 
 
 def answer_head(answer: HttpAnswer, length: int | None, http_1_0: bool, close: bool) -> bytes:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.ingress.connections import LINGER_S, ends_of
-from forwardpass.ingress.framing import Head, refusal_of
+from forwardpass.ingress.framing import Head, Opening, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
@@ -109,6 +109,10 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        if not (self._line or self._running or self._full or self._waits):
+            head = self._splitter.repeated(data)
+            if head is not None and self._begin(head, data[-head.length :] if head.length else b"", len(data)):
+                return
         self._splitter.feed(data)
         if not (self._full or self._waits):
             self._read()
@@ -140,7 +144,7 @@ class HttpConnection(asyncio.Protocol):
     def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
         self._deaf = not head.keep_alive
         size = self._splitter.head_bytes + len(body)
-        if not self._line and not self._running and self._begin(head, body, now_s, size):
+        if not self._line and not self._running and self._begin(head, body, size):
             self._has_room = self._let_in = False
             return
         self._line_bytes += size
@@ -217,16 +221,18 @@ class HttpConnection(asyncio.Protocol):
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _begin(self, head: Head, body: bytes, now_s: float, size: int) -> bool:
+    def _begin(self, head: Head, body: bytes, size: int) -> bool:
         """Have a request answered without the task, if nothing but its batch need be awaited for it."""
         server = self._server
-        if server.begin is None or len(body) > SMALL_BODY_BYTES_MAX or self._writer.stalled_s:
+        begin, wake = server.begin, self._wake
+        if begin is None or len(body) > SMALL_BODY_BYTES_MAX or self._writer.stalled_s or wake is None or wake.done():
             return False
-        if self._wake is None or self._wake.done() or not server.in_flight.room(size):
+        if not server.in_flight.room(size):
             return False
-        answering = server.begin(head, self._request(head, body, now_s), self)
+        answering = begin(head, body, server.clock(), self)
         if answering is None:
             return False
+        self._deaf = not head.keep_alive
         self._running = True
         server.running += 1
         server.requests += 1
@@ -247,15 +253,31 @@ class HttpConnection(asyncio.Protocol):
             self._line.appendleft(begun._replace(answering=answering))
             return self._wake_up()
         close = answering.close or not head.keep_alive or self._server.draining
-        self._begun = None
-        self._over(size)
         self._writer.write_now(answering, head, close)
+        self._told(size, close)
+
+    def tell_row(self, opening: Opening, id: str, text: bytes) -> None:
+        """The same of a short one, whose head is made but for its last lines; nobody else's is on the way."""
+        assert self._begun is not None, "an answer to nothing"
+        close = not self._begun.head.keep_alive or self._server.draining
+        last = b"Connection: close\r\n\r\n" if close else b"\r\n"
+        self._transport.write(
+            b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n%b%b" % (opening.lines, id.encode(), len(text), last, text)
+        )
+        self._told(self._begun.size, close)
+
+    def _told(self, size: int, close: bool) -> None:
+        server = self._server
+        self._begun = None
+        self._running = False
+        server.running -= 1
+        server.in_flight.hold(-size)
         if close:
             self._end()
         elif self._line:
             self._wake_up()
         else:
-            self._quiet_s = self._server.clock()
+            self._quiet_s = server.clock()
 
     def _leave(self) -> None:
         """The client went away from what was begun."""
@@ -303,7 +325,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.pause_reading()
         if self._server.screen is not None:
             try:
-                answer = await self._server.screen(self._request(head, b"", self._server.clock()))
+                answer = await self._server.screen(self.request(head, b"", self._server.clock()))
             except Exception as error:
                 answer = self._failed(error, head)
             if answer is not None:
@@ -322,14 +344,14 @@ class HttpConnection(asyncio.Protocol):
             self._read_on()
         return await self._answer(*entry)
 
-    def _request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
+    def request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
         encoding, peer, subject = head.encoding, self._peer, self._subject
         return HttpRequest(head.method, head.path, head.query, head.headers, body, received_s, peer, encoding, subject)
 
     async def _answer(self, head: Head, body: bytes, received_s: float, size: int, refusal: Failure | None) -> bool:
         """Have one request answered and write that; whether it was the connection's last."""
         server = self._server
-        request = self._request(head, body, received_s)
+        request = self.request(head, body, received_s)
         self._running = True
         server.running += 1
         server.requests += 1

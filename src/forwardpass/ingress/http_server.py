@@ -52,3 +52,6 @@ class HttpServer(Serving):
     def fronts(self) -> Sequence[FrontStatistics]:
         """The processes that listen beside this one."""
         return ()
+
+    def renew(self) -> None:
+        """Have them look at their certificates now."""

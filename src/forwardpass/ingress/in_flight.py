@@ -31,12 +31,17 @@ class BytesInFlight:
 
     def __init__(self, bytes_max: int, refuse_work: Callable[[], None] = lambda: None) -> None:
         self.held = 0
-        self.elsewhere: Elsewhere | None = None  # set, the limits hold over all processes together
+        self._elsewhere: Elsewhere | None = None
         self._bytes_max = bytes_max
         self._large_max = bytes_max - bytes_max // SMALL_SHARE
         self._address_max = self._large_max // 2
         self.refuse_work = refuse_work
         self._of_address: dict[str, int] = {}
+
+    def join(self, elsewhere: Elsewhere) -> None:
+        """From now on the limits hold over all processes together."""
+        self._elsewhere = elsewhere
+        elsewhere.tell_held(self.held, 0, "")
 
     def hold(self, more: int, address: str = "") -> None:
         """So many bytes more are here, or fewer; callers without an address cannot be told apart."""
@@ -47,8 +52,8 @@ class BytesInFlight:
                 self._of_address[address] = held
             else:
                 self._of_address.pop(address, None)
-        if self.elsewhere is not None:
-            self.elsewhere.tell_held(self.held, more, address)
+        if self._elsewhere is not None:
+            self._elsewhere.tell_held(self.held, more, address)
 
     def room(self, size: int) -> bool:
         """Whether a small body of so many bytes has room."""
@@ -71,11 +76,11 @@ class BytesInFlight:
             raise self._full(more, held, self._address_max)
 
     def _all(self) -> int:
-        return self.held if self.elsewhere is None else self.held + self.elsewhere.held_elsewhere()
+        return self.held if self._elsewhere is None else self.held + self._elsewhere.held_elsewhere()
 
     def _held_of(self, address: str) -> int:
         held = self._of_address.get(address, 0)
-        return held if self.elsewhere is None else held + self.elsewhere.held_elsewhere_of(address)
+        return held if self._elsewhere is None else held + self._elsewhere.held_elsewhere_of(address)
 
     def _full(self, more: int, held: int, room: int) -> Failed:
         """What strangers are told says nothing of what others do."""

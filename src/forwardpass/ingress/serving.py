@@ -1,6 +1,5 @@
 """What the connections of one server share: who answers, the limits, what is counted."""
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -9,7 +8,7 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code
 from forwardpass.ingress.connections import OpenConnections
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.framing import Head
+from forwardpass.ingress.framing import Head, Opening
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.routes import Family
@@ -19,24 +18,30 @@ Answering = HttpAnswer | Coroutine[Any, Any, HttpAnswer]
 """An answer, or what still has to be awaited for it."""
 
 
-class Waiting(ABC):
+class Waiting:
     """A request that was begun, and whose answer its connection will be told."""
 
     __slots__ = ()
 
-    @abstractmethod
     def leave(self) -> None:
         """Its caller went away."""
+        raise NotImplementedError
 
 
 class Asker(Protocol):
     """A connection that had a request begun."""
 
+    def request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
+        """As others are to see it."""
+
+    def tell_row(self, opening: Opening, id: str, text: bytes) -> None:
+        """A small answer, of a request with that id, whose head begins so."""
+
     def tell(self, answering: Answering) -> None:
         """The answer, or what still has to be awaited for it. Called once, unless the caller has left before."""
 
 
-Begin = Callable[[Head, HttpRequest, Asker], Answering | Waiting | None]
+Begin = Callable[[Head, bytes, float, Asker], Answering | Waiting | None]
 """Begins a request for which nothing need be awaited; None for one that ``respond`` must be asked."""
 
 

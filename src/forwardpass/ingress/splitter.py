@@ -34,6 +34,13 @@ class Splitter:
         self._buffer = self._buffer[self._position :] + data if self._position < len(self._buffer) else data
         self._position = 0
 
+    def repeated(self, data: bytes) -> Head | None:
+        """The last head, where nothing else is here and ``data`` is just that head once more and all of its body."""
+        head, raw = self._last_head, self._last_raw
+        if head is None or head.length is None or self._head is not None or self._position < len(self._buffer):
+            return None
+        return head if len(data) == len(raw) + head.length and data.startswith(raw) else None
+
     def take(self, now_s: float) -> tuple[Head, bytes] | None:
         """The next whole request, its body as sent; None when more bytes are needed. Raises Refused."""
         head = self._head

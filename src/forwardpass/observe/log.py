@@ -262,9 +262,14 @@ def dropped() -> int:
     return sum(sink.dropped_total for sink in _sinks())
 
 
+def requests_told() -> bool:
+    """Whether the log has a line for each request."""
+    return _requests.isEnabledFor(logging.DEBUG)
+
+
 def request_ended(record: Record) -> None:
     """One line for each request, where the log is verbose."""
-    if _requests.isEnabledFor(logging.DEBUG):
+    if requests_told():
         times_us = {f"{stage}_us": taken_us for stage, taken_us in record.timeline.stages_us().items()}
         event = {"request": record.id, "pipeline": record.version.pipeline, "version": record.version.number}
         event |= {"tenant": record.tenant, "key": record.key} if record.key else {}

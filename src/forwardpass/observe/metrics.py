@@ -5,7 +5,7 @@ Names and units follow the Prometheus conventions; label values come from config
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forwardpass.observe.receipts import Record
@@ -26,6 +26,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_request_seconds": ("histogram", "From the last byte of a request to its answer, successes only."),
     "forwardpass_rows_total": ("counter", "Rows of the batches executed."),
     "forwardpass_executions_total": ("counter", "Batches executed, of which at least one row was answered."),
+    "forwardpass_batch_rows_limit": ("gauge", "Rows that a batch may have now, as written or as learnt."),
+    "forwardpass_elements_total": ("counter", "Elements (tokens) of rows of different length that shared a batch."),
+    "forwardpass_padding_total": ("counter", "What these rows were filled up with, to the longest of their batch."),
     "forwardpass_queue_rows": ("gauge", "Rows waiting for a worker."),
     "forwardpass_requests_running": ("gauge", "Requests between being routed and being answered."),
     "forwardpass_sequences": ("gauge", "Sequences that go on: begun, and neither ended, lost nor idle for too long."),
@@ -40,8 +43,16 @@ TABLE: dict[str, tuple[str, str]] = {
     "forwardpass_guard_verdicts_total": (
         "counter", "Values on which a guard fired, by what it did; failed: its judge gave no answer.",
     ),
+    "forwardpass_cache_rows_total": (
+        "counter", "Rows that came to a cache: hit, joined to an equal row that ran, or miss, by version.",
+    ),
+    "forwardpass_cache_entries": ("gauge", "Answers that are kept."),
+    "forwardpass_cache_bytes": ("gauge", "What they take of the memory."),
+    "forwardpass_cache_evictions_total": ("counter", "Kept answers that went for want of room."),
     "forwardpass_ready": ("gauge", "1 when the version answers."),
     "forwardpass_connections": ("gauge", "Open connections of the data plane."),
+    "forwardpass_front_connections": ("gauge", "Of these, by the front (run.fronts) that has them."),
+    "forwardpass_front_deaths_total": ("counter", "Fronts that ended unasked."),
     "forwardpass_log_lines_dropped_total": ("counter", "Log lines that found no room, or nowhere to go."),
     "forwardpass_resident_bytes": ("gauge", "Resident memory of the front."),
 }  # fmt: skip
@@ -65,11 +76,24 @@ class Metrics:
     def __init__(self) -> None:
         self._series: dict[tuple[str, int], _Series] = {}
 
-    def observe(self, record: Record) -> None:
+    def observe_alike(self, record: Record, taken_s: Sequence[float]) -> None:
+        """Requests that were answered as one, which took so long each; ``record`` is what they have in common."""
+        series = self._of(record)
+        series.outcomes[record.outcome] = series.outcomes.get(record.outcome, 0) + len(taken_s)
+        buckets = series.buckets
+        for seconds in taken_s:
+            buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        series.seconds += sum(taken_s)
+
+    def _of(self, record: Record) -> _Series:
         key = (record.version.pipeline, record.version.number)
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = _Series()
+        return series
+
+    def observe(self, record: Record) -> None:
+        series = self._of(record)
         series.outcomes[record.outcome] = series.outcomes.get(record.outcome, 0) + 1
         if record.verdicts:
             series.verdicts.update(record.verdicts)

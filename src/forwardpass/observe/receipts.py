@@ -60,6 +60,20 @@ class Record(msgspec.Struct):
             self.batches = batches[:BATCHES_MAX]
 
 
+class Shared:
+    """The record of requests that came and were answered as one; they differ in id and in when they came."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def of(self, id: str, received_s: float, outcome: str = "ok") -> Record:
+        """The record of one of them."""
+        timeline = msgspec.structs.replace(self.record.timeline, received=received_s)
+        return msgspec.structs.replace(self.record, id=id, timeline=timeline, outcome=outcome)
+
+
 def _verdict(note: Note) -> tuple[str, str]:
     failed = note.value.get("judge") == "failed"
     return str(note.value.get("guard", "")), "failed" if failed else str(note.value.get("mode", ""))
@@ -123,12 +137,20 @@ class Receipts:
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self._kept_max = kept_max
-        self._records: OrderedDict[str, Record] = OrderedDict()
+        self._records: OrderedDict[str, Record | tuple[Shared, float]] = OrderedDict()
 
     def keep(self, record: Record) -> None:
         self._records[record.id] = record
         if len(self._records) > self._kept_max:
             self._records.popitem(last=False)
+
+    def keep_alike(self, ids: Sequence[str], received_s: Sequence[float], shared: Shared) -> None:
+        """Those of requests that came as one; each record is made when it is asked for."""
+        records = self._records
+        for id, at_s in zip(ids, received_s, strict=True):
+            records[id] = shared, at_s
+        for _ in range(len(records) - self._kept_max):
+            records.popitem(last=False)
 
     def shrink(self) -> int:
         """Drop the older half; returns how many those were."""
@@ -139,5 +161,6 @@ class Receipts:
 
     def find(self, id: str, caller: Caller = ANONYMOUS) -> Record | None:
         """None for one of another tenant too, but to an administrator."""
-        record = self._records.get(id)
+        kept = self._records.get(id)
+        record = kept[0].of(id, kept[1]) if isinstance(kept, tuple) else kept
         return record if record is not None and (record.tenant == caller.tenant or caller.may("admin")) else None

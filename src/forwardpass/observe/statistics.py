@@ -1,5 +1,6 @@
 """How the requests of one version ended: exact sums of what their records say."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from forwardpass.core.clock import wall_s
@@ -14,8 +15,8 @@ class Span:
     count: int = 0
     seconds: float = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.count += 1
+    def add(self, seconds: float, count: int = 1) -> None:
+        self.count += count
         self.seconds += seconds
 
 
@@ -44,36 +45,34 @@ class Answered:
     def observe(self, record: Record) -> None:
         timeline = record.timeline
         taken_s = timeline.responded - timeline.received
+        if record.outcome == "ok" and record.cache is not None:
+            self._looked(record, record.cache)
         if record.outcome != "ok":
             self.fail.add(taken_s)
-            return
-        self.rows += record.rows - record.rows_failed
-        self.last_s = wall_s()
-        if record.cache is not None:
-            self._looked(record, record.cache)
-        if record.rows_failed:
+        elif record.rows_failed:
+            self.rows += record.rows - record.rows_failed
+            self.last_s = wall_s()
             self.fail.add(taken_s)
-            return
-        success, queue, execute = self.success, self.queue, self.execute
-        preprocess, postprocess = self.preprocess, self.postprocess
-        success.count += 1
-        success.seconds += taken_s
-        queue.count += 1
-        queue.seconds += timeline.released - timeline.queued
+        else:
+            self.observe_alike(record, (taken_s,))
+
+    def observe_alike(self, record: Record, taken_s: Sequence[float]) -> None:
+        """Successes, which took so long each and have the rest in common."""
+        timeline, count = record.timeline, len(taken_s)
+        self.rows += record.rows * count
+        self.last_s = wall_s()
+        self.success.add(sum(taken_s), count)
+        self.queue.add((timeline.released - timeline.queued) * count, count)
         if record.cache is not None and not record.cache.miss:
             return
-        preprocess.count += 1
-        preprocess.seconds += timeline.preprocess_s
-        execute.count += 1
-        execute.seconds += timeline.execute_s
-        postprocess.count += 1
-        postprocess.seconds += timeline.postprocess_s
+        self.preprocess.add(timeline.preprocess_s * count, count)
+        self.execute.add(timeline.execute_s * count, count)
+        self.postprocess.add(timeline.postprocess_s * count, count)
 
     def _looked(self, record: Record, use: CacheUse) -> None:
+        """Before its rows are counted: those that were not run for it are none of ``rows``."""
         known = use.hit + use.joined
-        self.rows = max(0, self.rows - known)
+        self.rows -= known
         looked_s = (record.timeline.queued - record.timeline.admitted) / max(1, record.rows)
-        self.cache_hit.count += known
-        self.cache_hit.seconds += looked_s * known
-        self.cache_miss.count += use.miss
-        self.cache_miss.seconds += looked_s * use.miss
+        self.cache_hit.add(looked_s * known, known)
+        self.cache_miss.add(looked_s * use.miss, use.miss)

@@ -13,9 +13,9 @@ from forwardpass.core.errors import Code, Failure, Refused
 from forwardpass.core.pipeline import Price
 from forwardpass.core.request import CacheUse, Note, Request
 from forwardpass.core.timeline import BatchReport
-from forwardpass.observe.log import request_ended
+from forwardpass.observe.log import request_ended, requests_told
 from forwardpass.observe.metrics import Metrics
-from forwardpass.observe.receipts import Receipts, Record, receipt
+from forwardpass.observe.receipts import Receipts, Record, Shared, receipt
 from forwardpass.pipeline.charge import ours, price_of
 from forwardpass.rollout.variant import Variant
 
@@ -53,6 +53,28 @@ class Books:
     def open(self, variant: Variant, request: Request, admission: Admission | None = None) -> "Entry":
         return Entry(self, variant, request, admission)
 
+    def close_alike(
+        self, entry: "Entry", ids: Sequence[str], received_s: Sequence[float], left: Sequence[bool]
+    ) -> None:
+        """Of an entry that is that of several requests, of a row each, none of which failed."""
+        shared = entry.shared()
+        if any(left) or requests_told():
+            for id, at_s, gone in zip(ids, received_s, left, strict=True):
+                self.enter(shared.of(id, at_s, Code.CANCELLED if gone else OK), entry)
+            return
+        taken_s = [shared.record.timeline.responded - at_s for at_s in received_s]
+        self.receipts.keep_alike(ids, received_s, shared)
+        self.metrics.observe_alike(shared.record, taken_s)
+        entry.variant.answered.observe_alike(shared.record, taken_s)
+
+    def enter(self, record: Record, entry: "Entry") -> None:
+        """A record that is whole."""
+        if not entry.judges:  # what a judge was asked is in the receipt of the request that it judges
+            self.receipts.keep(record)
+        self.metrics.observe(record)
+        entry.variant.answered.observe(record)
+        request_ended(record)
+
 
 class Entry:
     """One request, from before it is admitted until its answer is encoded: the end of the block is its end.
@@ -66,12 +88,12 @@ class Entry:
         "_admission",
         "_books",
         "_request",
-        "_variant",
         "begun_rows",
         "cache",
         "judged_failures",
         "judged_notes",
         "parts",
+        "variant",
     )
 
     def __init__(self, books: Books, variant: Variant, request: Request, admission: Admission | None) -> None:
@@ -82,8 +104,12 @@ class Entry:
         self.judged_notes: Sequence[Note] = ()
         self._admission = admission
         self._books = books
-        self._variant = variant
+        self.variant = variant
         self._request = request
+
+    @property
+    def judges(self) -> bool:
+        return bool(self._request.judging)
 
     def __enter__(self) -> Self:
         return self
@@ -100,12 +126,14 @@ class Entry:
         if self._admission is not None:
             self._admission.settle(use)
         record = self._record(sums.outcome if error is None else ended_by(error), use.cost, sums)
-        books = self._books
-        if not self._request.judging:  # what a judge was asked is in the receipt of the request that it judges
-            books.receipts.keep(record)
-        books.metrics.observe(record)
-        self._variant.answered.observe(record)
-        request_ended(record)
+        self._books.enter(record, self)
+
+    def shared(self) -> Shared:
+        """What the requests have in common that this was opened for together."""
+        one = self._sums()._replace(rows=1)
+        record = self._record(OK, self._use(None, one).cost, one)
+        record.rows = 1
+        return Shared(record)
 
     def receipt(self) -> dict[str, Any]:
         """For the answer itself, so before that is encoded."""
@@ -138,12 +166,12 @@ class Entry:
         )
 
     def _record(self, outcome: str, cost: float, sums: "_Sums") -> Record:
-        request, loaded = self._request, self._variant.loaded
+        request, loaded = self._request, self.variant.loaded
         request.timeline.responded = self._books.clock()
         caller = request.caller
         return Record(
             request.id,
-            self._variant.version,
+            self.variant.version,
             request.timeline,
             sums.batches,
             request.rows,
@@ -162,7 +190,7 @@ class Entry:
     def _use(self, error: BaseException | None, sums: "_Sums") -> Use:
         """Of the rows that workers made something of, those that did not fail by our fault. Nothing of a request that
         did, and of one that a judge was asked: the request that is judged pays its own pipeline's price."""
-        price = self._variant.version.definition.price
+        price = self.variant.version.definition.price
         if self._request.judging or not (error is None or isinstance(error, Refused | asyncio.CancelledError)):
             return NOTHING
         if error is not None and not self.parts:

@@ -9,6 +9,7 @@ from forwardpass.core.errors import Misconfigured
 from forwardpass.core.pipeline import Cache, Pipeline
 from forwardpass.pipeline.files import file_problem
 from forwardpass.pipeline.onnx_facts import facts
+from forwardpass.pipeline.onnx_file import is_onnx
 from forwardpass.pipeline.toml_values import number, table, true_or_false, whole
 
 Finding = tuple[str, str, str]
@@ -45,7 +46,7 @@ def findings(pipeline: Pipeline, folder: Path, written: Mapping[str, Any]) -> It
         yield "cache", "stands beside [sequence]: an answer depends on those before it", "one of the two"
     for place, step in enumerate(pipeline.steps):
         file = step.options.get("file")
-        if step.use == "model" and step.options.get("engine") == "onnxruntime" and isinstance(file, str):
+        if step.use == "model" and isinstance(file, str) and is_onnx(file):
             drawn = _random(folder, file)
             if drawn:
                 found = f"steps[{place}] draws random numbers ({drawn}), so no answer is the same again"

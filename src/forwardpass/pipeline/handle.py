@@ -96,29 +96,39 @@ class Handle:
             self._queue(variant, request, items)  # looks again: the one before it may have killed with the same input
             await self._deadlines.ended(ticket)
             answer = self._respond(variant, request, entry, ticket)
-            answer.cache = entry.cache
             return answer
         except asyncio.CancelledError:
             self._leave(ticket, items, entry)
             raise
         finally:
             if answer is None and ticket is not None:
-                variant.forget(items if ticket.sharing is None else [*items, *ticket.sharing.left()])
+                variant.forget(items, ticket)
             if visit is not None:
                 request.begun = variant.sequences.leave(visit, answered=answer is not None)
 
-    def begin(self, variant: Variant, request: Request, admission: Admission | None) -> "Begun":
+    def open(self, variant: Variant, request: Request, admission: Admission | None = None) -> Entry:
+        """The books of a request that is begun here; whoever opened them closes them."""
+        return self._books.open(variant, request, admission)
+
+    def begin(self, variant: Variant, request: Request, entry: Entry, requests: int = 1) -> "Begun":
         """The same stages for a request of a variant with ``direct``: all that it waits for is its ticket.
 
-        Raises Failure, and then it is in the books; otherwise its entry must be closed after ``end``.
+        ``requests`` that came as one, a row each. Raises Failure.
         """
-        entry = self._books.open(variant, request, admission)
+        items: Sequence[Item] = ()
+        ticket: Ticket | None = None
         try:
             deadline = self._admit(variant, request)
             ticket, items = variant.grouping.items(request, deadline, self._clock())
+            if requests > 1:
+                for item in items:
+                    item.requests = item.rows
+            if variant.cache is not None:
+                items, entry.cache = variant.cache.enter_now(request, ticket, items)
             self._queue(variant, request, items)
-        except BaseException as error:
-            entry.close(error)
+        except BaseException:
+            if ticket is not None:
+                variant.forget(items, ticket)
             raise
         self._deadlines.watch(ticket)
         return Begun(variant, request, entry, ticket, items)
@@ -134,7 +144,13 @@ class Handle:
             return without_shadows(answer)
         finally:
             if answer is None:
-                begun.variant.forget(begun.items)
+                begun.variant.forget(begun.items, begun.ticket)
+
+    def close_alike(
+        self, begun: "Begun", ids: Sequence[str], received_s: Sequence[float], left: Sequence[bool]
+    ) -> None:
+        """The books of requests that came as one and were answered so; those whose callers have ``left`` were not."""
+        self._books.close_alike(begun.entry, ids, received_s, left)
 
     def leave(self, begun: "Begun") -> None:
         """Its caller went away before it had ended: now it has."""
@@ -199,7 +215,9 @@ class Handle:
             timeline.released = last.released_s
             timeline.preprocess_s, timeline.execute_s = last.preprocess_s, last.execute_s
             timeline.postprocess_s = last.postprocess_s
-        return answer_of(variant.version, variant.signature, request, parts)
+        answer = answer_of(variant.version, variant.signature, request, parts)
+        answer.cache = entry.cache
+        return answer
 
 
 async def _as_it_is(answer: Answer, request: Request) -> Answer:

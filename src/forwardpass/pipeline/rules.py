@@ -43,6 +43,9 @@ _WITHOUT_BATCHING = ("cost", "cost_max", "buckets_bytes", "tolerance")
 """Not rows_max, which then bounds one request, nor wait_ms: users try batching on and off with it left as it is."""
 
 
+ONNX_ENGINES = ("auto", "onnxruntime", "openvino")
+
+
 def findings(
     pipeline: Pipeline, document: Mapping[str, Any], folder: Path, kinds: Mapping[str, StepKind]
 ) -> Iterator[Finding]:
@@ -142,8 +145,8 @@ def _options(step: Step, kind: StepKind, key: str, folder: Path) -> Iterator[Fin
     for option, found in misplaced.items():
         yield f"{key}.{option}", found, "a plain relative name of a file in the folder"
     engine, file = step.options.get("engine"), step.options.get("file")
-    if step.use == "model" and engine == "onnxruntime" and isinstance(file, str) and not is_onnx(file):
-        yield f"{key}.file", show(file), f"engine onnxruntime reads files named *{SUFFIX}"
+    if step.use == "model" and engine in ONNX_ENGINES and isinstance(file, str) and not is_onnx(file):
+        yield f"{key}.file", show(file), f"engine {engine} reads files named *{SUFFIX}"
     for option, found, allowed in kind.check(step.options, folder):
         if option not in misplaced:
             yield join(key, option) if option in step.options else f"{key}.{option}".rstrip("."), found, allowed

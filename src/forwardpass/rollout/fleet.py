@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -40,13 +41,15 @@ class Fleet:
         self._threads = threads
         self._clock = clock
         self._make_worker = make_worker
-        self._shelves = Shelves() if shelves is None else shelves
+        self.shelves = Shelves() if shelves is None else shelves
         self._tasks: dict[Variant, asyncio.Task[None]] = {}
         self._group = asyncio.TaskGroup()
+        self._stack = AsyncExitStack()
         self._locks: dict[str, asyncio.Lock] = {}
         self._closing = False
 
     async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self.shelves.opened())
         await self._group.__aenter__()
         return self
 
@@ -56,7 +59,8 @@ class Fleet:
         self._closing = True
         for task in self._tasks.values():
             task.cancel()
-        await self._group.__aexit__(None, None, None)  # an error of the block stays what it is, not a group of one
+        async with self._stack:
+            await self._group.__aexit__(None, None, None)  # an error of the block stays what it is, not a group of one
 
     async def load(self, version: Version) -> Variant:
         """Until it is ready. Raises Misconfigured when it cannot be; other versions are not touched by that.
@@ -70,7 +74,7 @@ class Fleet:
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
             threads = max(1, self._threads // version.definition.workers.count)
             variant = Variant(
-                version, threads=threads, clock=self._clock, make_worker=self._make_worker, shelves=self._shelves
+                version, threads=threads, clock=self._clock, make_worker=self._make_worker, shelves=self.shelves
             )
             self._routes.add(variant)
             self._tasks[variant] = self._group.create_task(self._run(variant))

@@ -18,9 +18,10 @@ from forwardpass.cache.tier import SharedTier
 from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Failure, Refused
 from forwardpass.core.off_loop import off_loop
-from forwardpass.core.pipeline import Pipeline, Version
+from forwardpass.core.pipeline import Field, Pipeline, Version
 from forwardpass.core.request import CacheUse, Request
 from forwardpass.core.tensor import Tensor
+from forwardpass.execution.exchange import NO_FAILURES
 from forwardpass.execution.wire import Loaded
 
 LEADERS_MAX = 2
@@ -92,6 +93,7 @@ class ItemCache:
     def __init__(
         self,
         keys: Keys,
+        outputs: Sequence[Field],
         shelf: Shelf,
         tier: SharedTier | None,
         queue: Queue,
@@ -104,6 +106,7 @@ class ItemCache:
         self.joined = 0
         self.misses = 0
         self._keys = keys
+        self._outputs = outputs
         self._tier = tier
         self._queue = queue
         self._quarantine = quarantine
@@ -113,11 +116,8 @@ class ItemCache:
 
     async def enter(self, request: Request, ticket: Ticket, items: Sequence[Item]) -> tuple[Sequence[Item], CacheUse]:
         """Those of a request's items that are to run; the others have their answers, or will have somebody else's."""
-        use = CacheUse()
         if not request.stores and request.age_s_max < 0:
-            use.miss = request.rows
-            self.misses += request.rows
-            return items, use
+            return self._left_alone(request, items)
         size = sum([item.bytes_total for item in items])
         keys = await off_loop(size, self._keys_of, request.tenant, items)
         found = _NOTHING
@@ -126,7 +126,13 @@ class ItemCache:
             unknown = [key for key in dict.fromkeys(keys) if key not in self.shelf and key not in self._flights]
             if unknown:
                 found = await tier.find(self.shelf.pipeline, unknown, self._clock())
-        return self._placed(request, ticket, zip(items, keys, strict=True), found, use), use
+        return self._placed(request, ticket, items, keys, found)
+
+    def enter_now(self, request: Request, ticket: Ticket, items: Sequence[Item]) -> tuple[Sequence[Item], CacheUse]:
+        """The same of a small request, without what servers share."""
+        if not request.stores and request.age_s_max < 0:
+            return self._left_alone(request, items)
+        return self._placed(request, ticket, items, self._keys_of(request.tenant, items), _NOTHING)
 
     def land(self, flight: _Flight, result: Part, *, stores: bool) -> None:
         """An item that led was answered: its answer is kept if it is whole, and given to whoever follows."""
@@ -154,51 +160,88 @@ class ItemCache:
         """What is kept here goes, and what runs now is not kept; returns how many answers went."""
         return self.shelf.clear()
 
+    def status(self) -> dict[str, float | None]:
+        """For the operator; ``oldest_s`` is the age of the oldest answer."""
+        shelf, oldest_s = self.shelf, self.shelf.oldest_s()
+        return {
+            "entries": len(shelf),
+            "bytes": shelf.bytes,
+            "hits": self.hits,
+            "joined": self.joined,
+            "misses": self.misses,
+            "evicted": shelf.evicted,
+            "expired": shelf.expired,
+            "ttl_s": shelf.ttl_s,
+            "oldest_s": None if oldest_s is None else round(self._clock() - oldest_s, 3),
+        }
+
     def _keys_of(self, tenant: str, items: Sequence[Item]) -> list[bytes]:
         of = self._keys.of
         return [of(tenant, item.columns, item.shapes, item.rows) for item in items]
+
+    def _left_alone(self, request: Request, items: Sequence[Item]) -> tuple[Sequence[Item], CacheUse]:
+        self.misses += request.rows
+        return items, CacheUse(miss=request.rows)
 
     def _placed(
         self,
         request: Request,
         ticket: Ticket,
-        items: "zip[tuple[Item, bytes]]",
+        items: Sequence[Item],
+        keys: Sequence[bytes],
         found: Mapping[bytes, Kept],
-        use: CacheUse,
-    ) -> list[Item]:
+    ) -> tuple[Sequence[Item], CacheUse]:
         """Nothing is awaited here: who leads and who follows is decided for all items at once."""
-        now, age_s_max, shelf = self._clock(), request.age_s_max, self.shelf
+        use, running, known = CacheUse(), [], []
         visit = _Visit(self, ticket, stores=request.stores)
-        running: list[Item] = []
-        known: list[tuple[int, Kept]] = []
-        for item, key in items:
-            kept = shelf.find(key, now, age_s_max) or found.get(key)
-            if kept is not None and now - kept.made_s <= age_s_max:
-                if key in found and key not in shelf:
-                    shelf.keep(key, kept, now)
+        now = self._clock()
+        for item, key in zip(items, keys, strict=True):
+            kept = self._known(key, found, now, request.age_s_max)
+            if kept is not None and kept.rows == item.rows:
                 use.hit += item.rows
                 use.age_s_max = max(use.age_s_max, now - kept.made_s)
                 known.append((item.part, kept))
-                continue
-            flight = self._flights.get(key)
-            if flight is not None and age_s_max >= 0 and request.stores and _may_follow(item, flight.item):
-                flight.followers[visit, item.part] = item
-                visit.follows.append((flight.followers, item.part))
+            elif request.age_s_max >= 0 and self._follows(visit, item, key):
                 use.joined += item.rows
-                continue
-            visit.leads[item.part] = led = _Flight(key, item, shelf.purges)
-            if request.stores:
-                self._flights[key] = led
-            use.miss += item.rows
-            running.append(item)
+            else:
+                visit.leads[item.part] = led = _Flight(key, item, self.shelf.purges)
+                if request.stores:
+                    self._flights[key] = led
+                use.miss += item.rows
+                running.append(item)
         self.hits += use.hit
         self.joined += use.joined
         self.misses += use.miss
         if running or visit.follows:
             ticket.sharing = visit
         for part, kept in known:
-            ticket.deliver(part, Part(kept.rows, kept.outputs, {}, kept.notes, tokens=kept.tokens))
-        return running
+            ticket.deliver(part, Part(kept.rows, kept.outputs, NO_FAILURES, kept.notes, tokens=kept.tokens))
+        return running, use
+
+    def _known(self, key: bytes, found: Mapping[bytes, Kept], now: float, age_s_max: float) -> Kept | None:
+        kept = self.shelf.find(key, now, age_s_max)
+        if kept is None and key in found and now - found[key].made_s <= age_s_max:
+            kept = found[key]
+            if not self._fits(kept):
+                return None
+            self.shelf.keep(key, kept, now)
+        return kept
+
+    def _fits(self, kept: Kept) -> bool:
+        """What others wrote is looked at: the outputs are those of this version."""
+        fields = self._outputs
+        return len(kept.outputs) == len(fields) and all(
+            each.datatype == field.datatype and len(each.shape) == 1 + len(field.shape)
+            for each, field in zip(kept.outputs, fields, strict=True)
+        )
+
+    def _follows(self, visit: _Visit, item: Item, key: bytes) -> bool:
+        flight = self._flights.get(key)
+        if flight is None or not visit.stores or not _may_follow(item, flight.item):
+            return False
+        flight.followers[visit, item.part] = item
+        visit.follows.append((flight.followers, item.part))
+        return True
 
     def _keep(self, key: bytes, result: Part) -> None:
         now = self._clock()
@@ -255,7 +298,9 @@ def item_cache(of: "Served", shelves: Shelves, clock: Clock) -> ItemCache:
     installed = libraries() if shelves.tier is not None else ()
     keys = Keys(version, loaded.signature, loaded.settings, together=cache.shared, installed=installed)
     shelf = shelves.add(version.pipeline, version.number, cache.bytes_max, cache.ttl_s)
-    return ItemCache(keys, shelf, shelves.tier, of.queue, of.quarantine, clock, lambda: of.ended)
+    return ItemCache(
+        keys, loaded.signature.outputs, shelf, shelves.tier, of.queue, of.quarantine, clock, lambda: of.ended
+    )
 
 
 def _same_for_all(result: Part) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from forwardpass.batching.batcher import Batcher
 from forwardpass.batching.executed import Executed
@@ -12,23 +13,26 @@ from forwardpass.batching.grouping import Grouping
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.sequences import SequenceTable
-from forwardpass.batching.ticket import Item
+from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.cache.shelf import Shelves
 from forwardpass.core.clock import Clock, wall_s
 from forwardpass.core.errors import Code, Failed, Misconfigured
 from forwardpass.core.pipeline import Signature, Version
-from forwardpass.execution.local import LocalWorker
+from forwardpass.execution.first_load import FirstLoad
 from forwardpass.execution.process import State, WorkerProcess
 from forwardpass.execution.wire import Loaded
 from forwardpass.observe.statistics import Answered
 from forwardpass.rollout.item_cache import ItemCache, item_cache, why_not_kept
 from forwardpass.rollout.lifecycle import Stage, move
 
+if TYPE_CHECKING:
+    from forwardpass.execution.local import LocalWorker  # with all that a worker imports
+
 QUARANTINE_S = 600.0
 USABLE = (State.READY, State.STALLED, State.RESTARTING)
 """What of a worker lets requests queue for it."""
 
-Worker = WorkerProcess | LocalWorker
+Worker: TypeAlias = "WorkerProcess | LocalWorker"
 MakeWorker = Callable[..., Worker]
 """(version, index, *, threads, clock) -> a worker that has not begun to live."""
 
@@ -48,12 +52,14 @@ class Variant:
         definition = version.definition
         self.version = version
         self.stage = Stage.LOADING
+        self._shelves = Shelves() if shelves is None else shelves
         # Whether a request waits for nothing but its batch: for no turn of its own and for no judge.
         self.direct = (
             definition.sequence is None
-            and definition.cache is None
+            and (definition.cache is None or self._shelves.tier is None)
             and not any(guard.judge for guard in definition.guards)
         )
+        self.repeated: dict[object, Any] = {}  # what fronts have learnt of its requests
         self.failure: Misconfigured | None = None
         self.signature = Signature((), ())
         self.loaded: Loaded | None = None
@@ -72,9 +78,12 @@ class Variant:
         self.workers: list[Worker] = [
             make_worker(version, i, threads=threads, clock=clock) for i in range(definition.workers.count)
         ]
+        first = FirstLoad(version, threads)
+        for worker in self.workers:
+            if isinstance(worker, WorkerProcess):
+                worker.first = first
         self.sequences = SequenceTable(definition.sequence, self.workers, clock)
         self._clock = clock
-        self._shelves = Shelves() if shelves is None else shelves
         self._settled = asyncio.Event()
         self._leaving = asyncio.Event()
         self._idle = asyncio.Event()
@@ -144,24 +153,31 @@ class Variant:
         """Loaded, verified, and at least one worker answers, or does in a moment: what it ran for nobody was ended."""
         return self.stage is Stage.READY and any(worker.ready or worker.returning for worker in self.workers)
 
-    def enter(self) -> None:
-        """A request comes in; Failed not_ready when the version ended since it was routed here."""
+    def enter(self, requests: int = 1) -> None:
+        """Requests come in; Failed not_ready when the version ended since they were routed here."""
         if self.stage in (Stage.UNLOADED, Stage.FAILED):
             raise Failed(Code.NOT_READY, "the version was unloaded", retry_after_s=1.0)
         if not self.running:
             self._idle.clear()
-        self.running += 1
+        self.running += requests
 
-    def forget(self, items: Sequence[Item]) -> None:
-        """Nobody waits for these any more: what has not begun of them is not run."""
+    def calm(self, rows: int) -> bool:
+        """Whether so many requests of a row can come in as one: they run in a moment, and nobody is watched or in need."""
+        together = self.signature.batched and self.batch.enabled and self.cache is None
+        return together and self.quarantine.empty and self.queue.calm(rows)
+
+    def forget(self, items: Sequence[Item], ticket: Ticket) -> None:
+        """The request of these has ended without an answer: what has not begun of them is not run, but for others."""
+        if ticket.sharing is not None:
+            items = [*items, *ticket.sharing.left()]
         self.queue.discard(items)
         if any(item.taken for item in items):
             for worker in self.workers:
                 worker.forget(items)
 
-    def exit(self) -> None:
-        """A request has ended."""
-        self.running -= 1
+    def exit(self, requests: int = 1) -> None:
+        """Requests have ended."""
+        self.running -= requests
         if self.running == 0:
             self._idle.set()
 

@@ -52,6 +52,8 @@ class Batch:
     sequences: dict[int, Slots] = field(default_factory=dict)  # by first place, of rows that continue a sequence
     ending: set[int] = field(default_factory=set)  # first places of those whose sequence ends with this request
     tokens: dict[int, int] = field(default_factory=dict)  # by first place: how many a tokenizer made of the row
+    elements: int = 0  # of rows of different length that were filled up to one,
+    padding: int = 0  # and with how many
 
     def expand(self, counts: Sequence[int], columns: dict[str, Column]) -> None:
         """From now on row r is ``counts[r]`` rows, in order; ``columns`` holds all of them. Nothing else comes along."""
@@ -97,6 +99,12 @@ class Batch:
         """So many tokens more go to a model for current row ``row``: all that are no padding."""
         origin = self.origin[row]
         self.tokens[origin] = self.tokens.get(origin, 0) + count
+
+    def count_padding(self, lengths: Sequence[int], filled_up_to: int) -> None:
+        """Rows of these lengths go to a model as if they all had that one."""
+        elements = sum(lengths)
+        self.elements += elements
+        self.padding += len(lengths) * filled_up_to - elements
 
     def _element(self, row: int) -> list[int]:
         places: list[int] = []

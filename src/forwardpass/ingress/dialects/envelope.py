@@ -12,6 +12,7 @@ from forwardpass.core.clock import random_id
 from forwardpass.core.errors import Code, Failed, Refused, show
 from forwardpass.core.pipeline import Version
 from forwardpass.core.request import Answer, Request, Trace, Turn
+from forwardpass.ingress.dialects.caching import apply_cache_control
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.pipeline.bounds import At, refuse, unknown_field
 
@@ -20,7 +21,12 @@ DEADLINE_MS_MAX = round(DEADLINE_S_MAX * 1000)
 PRIORITY_MAX = 9
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _TRACE_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-LIMITING = frozenset((b"x-request-deadline-ms", b"x-envoy-expected-rq-timeout-ms", b"x-request-priority", b"x-priority"))
+LIMITING = frozenset(
+    (
+        b"x-request-deadline-ms", b"x-envoy-expected-rq-timeout-ms", b"x-request-priority", b"x-priority",
+        b"cache-control",
+    )
+)  # fmt: skip
 """The headers that ``apply_headers`` reads."""
 NAMES_MAX = 16
 """Query parameters that are looked at; more are refused."""
@@ -77,10 +83,12 @@ def guard_header(answer: Answer) -> list[tuple[bytes, bytes]]:
 
 
 def apply_headers(request: Request, http: HttpRequest) -> None:
-    """Deadline and priority where headers give them, for every dialect. Of two deadlines the earlier one holds.
+    """Deadline, priority and Cache-Control where headers give them, for every dialect. Of two deadlines the earlier one holds.
 
     Raises Refused for a value that is out of bounds; a proxy's own timeout is never refused.
     """
+    if (control := http.headers.get(b"cache-control")) is not None:
+        apply_cache_control(request, control)
     deadlines_s = [deadline_of_header(http), _proxy_deadline_s(http.headers), request.deadline_s]
     request.deadline_s = min([given for given in deadlines_s if given is not None], default=None)
     number, named = _header(http, b"x-request-priority", PRIORITY_MAX), _class_priority(http.headers)

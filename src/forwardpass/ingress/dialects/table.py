@@ -13,7 +13,7 @@ from forwardpass.ingress.message import HttpAnswer
 
 
 def _decode_v2(call: Call, signature: Signature) -> Request:
-    return v2.decode_infer(call.http, signature, call.id, call.timeline, pipeline=call.match.pipeline)
+    return v2.decode_infer(call.http, signature, call.id, call.timeline, pipeline=call.match.pipeline, asked=call.asked)
 
 
 def _encode_v2(answer: Answer, request: Request, call: Call) -> HttpAnswer:

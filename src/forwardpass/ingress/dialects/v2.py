@@ -7,6 +7,7 @@ but is not answered as JSON, every answer has an id, a ``timeout`` that passes i
 
 from collections.abc import Callable, Sequence
 from math import nan, prod
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,6 +21,7 @@ from forwardpass.ingress.dialects.envelope import receipt_asked
 from forwardpass.ingress.dialects.number_lists import EMPTY, LONG_BYTES_MIN, cut_out
 from forwardpass.ingress.dialects.v2_input import InferInput, Parameters, to_column
 from forwardpass.ingress.dialects.v2_parameters import apply_output, apply_parameters, input_bytes
+from forwardpass.ingress.dialects.v2_repeated import Repeated, repeated
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.ingress.strict_json import DECODE_ERRORS, LIMITS, JsonLimits, check_size, count_keys, decode, explain
 from forwardpass.pipeline.bounds import may_be_missing, pack_numbers, refuse, unknown_field
@@ -29,6 +31,12 @@ ID_CHARACTERS_MAX = 256
 
 ValuesOf = Callable[[InferInput, str], msgspec.Raw | memoryview]
 """The values of an input that stands at a place: JSON, or its binary bytes."""
+
+
+class Remembering(Protocol):
+    """What is kept of a head that is repeated."""
+
+    repeated: Repeated | None
 
 
 class InferOutput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -61,13 +69,21 @@ def decode_infer(
     limits: JsonLimits = LIMITS,
     *,
     pipeline: str = "",
+    asked: Remembering | None = None,
 ) -> Request:
     """The request an infer call makes of the pipeline that the path names, which the body may name again.
 
-    Raises Refused; never for its Content-Type, which clients leave out.
+    ``asked`` remembers the last body of a head that is repeated. Raises Refused; never for its Content-Type, which
+    clients leave out.
     """
-    length = http.headers.get(HEAD_LENGTH)
     request = Request(id, [], 0, timeline)
+    if asked is not None and asked.repeated is not None and asked.repeated.signature is signature:
+        column = asked.repeated.column(http.body)
+        if column is not None:
+            request.columns.append(column)
+            request.rows = column.shape[0]
+            return request
+    length = http.headers.get(HEAD_LENGTH)
     if http.query:
         request.receipt = receipt_asked(http.query)
     if length is None:
@@ -88,6 +104,8 @@ def decode_infer(
         raise
     if keys_max != _keys(message):
         decode(text, limits)
+    if asked is not None and length is None and len(text) < LONG_BYTES_MIN:
+        asked.repeated = repeated(text, message.inputs, request, signature)
     return request
 
 

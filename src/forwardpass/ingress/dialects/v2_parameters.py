@@ -9,6 +9,7 @@ from msgspec import UNSET
 from forwardpass.core.errors import Code, Refused, show
 from forwardpass.core.pipeline import Field
 from forwardpass.core.request import Parameter, Request
+from forwardpass.ingress.dialects.caching import leave_alone
 from forwardpass.ingress.dialects.envelope import DEADLINE_S_MAX, check_receipt
 from forwardpass.ingress.dialects.turns import NAMES as SEQUENCE_NAMES
 from forwardpass.ingress.dialects.turns import turn_of_parameters
@@ -20,7 +21,7 @@ COUNT_MAX = 64
 STRING_CHARACTERS_MAX = 1024
 PRIORITY_MAX = 2**32 - 1
 
-_MEANT = ("priority", "timeout", "receipt", "binary_data_output", *SEQUENCE_NAMES)
+_MEANT = ("priority", "timeout", "receipt", "cache", "binary_data_output", *SEQUENCE_NAMES)
 _UNSUPPORTED = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
@@ -29,7 +30,7 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
     """Set what the request's own parameters ask for; those of other names are without effect, as V2 allows it.
 
     ``timeout`` is in microseconds, 0 the server's default, and cut to the longest deadline; ``priority`` 0 is the
-    default, 1 the highest. A name that is nearly one of ours is refused as a slip of the pen.
+    default, 1 the highest; ``cache`` false leaves kept answers alone. A name that is nearly one of ours is refused as a slip of the pen.
     """
     if len(parameters) > COUNT_MAX:
         raise refuse(Code.OUT_OF_RANGE, "/parameters", f"at most {COUNT_MAX} are allowed, got {len(parameters)}")
@@ -45,6 +46,9 @@ def apply_parameters(request: Request, parameters: Parameters) -> None:
             case "receipt":
                 check_receipt(value, where)
                 request.receipt = True
+            case "cache":
+                if not _boolean(value, where):
+                    leave_alone(request)
             case "binary_data_output":
                 request.binary_default = _boolean(value, where)
             case "sequence_id" | "sequence_start" | "sequence_end":

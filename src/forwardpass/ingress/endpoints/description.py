@@ -77,12 +77,16 @@ class Description:
 
 
 def batches_report(variant: Variant) -> dict[str, object]:
-    """The last batches, newest last, each with why it was released; times in microseconds."""
+    """The last batches, newest last, each with why it was released and why it could be so large.
+
+    Times are in microseconds; ``padding`` is the share of what the model computed that only filled rows up.
+    """
     return {
         "pipeline": variant.version.pipeline,
         "version": variant.version.number,
         "batching": variant.batching_reason,
         "rows_max": variant.batch.rows_max,
+        "limit": variant.forecast.limits.rows,
         "batches": [
             {
                 "id": report.id,
@@ -95,6 +99,11 @@ def batches_report(variant: Variant) -> dict[str, object]:
                 "preprocess_us": round(report.preprocess_s * 1e6),
                 "execute_us": round(report.execute_s * 1e6),
                 "postprocess_us": round(report.postprocess_s * 1e6),
+                "predicted_us": round(report.predicted_s * 1e6),
+                "took_us": round(report.took_s * 1e6),
+                "limit": report.limit,
+                "why": report.why,
+                "padding": round(report.padding / max(1, report.elements + report.padding), 3),
                 "outcome": report.outcome,
             }
             for report in variant.batcher.reports

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -10,11 +11,12 @@ from forwardpass.ingress.dialect import Call, Endpoint
 from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.message import HttpAnswer
 from forwardpass.ingress.openapi import page
-from forwardpass.ingress.openapi.document import document
-from forwardpass.ingress.openapi.served import Served
 from forwardpass.ingress.routes import Route
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.variant import Variant
+
+if TYPE_CHECKING:
+    from forwardpass.ingress.openapi.served import Served
 
 DOCUMENTS_MAX = 16
 """Kept: one for each set of pipelines that callers may ask."""
@@ -67,12 +69,16 @@ class Documentation:
             raise Refused(Code.ROUTE_NOT_FOUND, "there is nothing at this path")
         return HttpAnswer(200, self._files[name], page.ASSETS[name], list(page.HEADERS))
 
-    def _made(self, served: Sequence[Served]) -> bytes:
+    def _made(self, served: Sequence["Served"]) -> bytes:
+        from forwardpass.ingress.openapi.document import document  # many modules, which most servers never need
+
         return orjson.dumps(document(self._routes, served, self._product_version, secured=self._secured))
 
 
-def _served(variants: Sequence[Variant]) -> list[Served]:
+def _served(variants: Sequence[Variant]) -> "list[Served]":
     """Of variants by pipeline and number: the last of a pipeline is the one that answers for it."""
+    from forwardpass.ingress.openapi.served import Served
+
     newest = {each.version.pipeline: each.version.number for each in variants}
     return [
         Served(

@@ -93,13 +93,17 @@ class Row:
     def tell_held(self, count: int, more: int, address: str) -> None:
         self._tell(_HELD, count, _HEAD + PLACES, more, address)
 
-    def tell_statistics(self, told: HttpStatistics) -> None:
-        """What was counted since the start of the server, by whichever processes had this row."""
-        first, numbers = self.own * _ROW, self.board.numbers
-        numbers[first + _RUNNING], numbers[first + _REQUESTS] = told.running, told.requests
-        numbers[first + _CANCELLED] = told.cancelled
-        for code, count in told.refused.items():
-            numbers[first + _REFUSED + _CODES.index(code)] = count
+    def tell_running(self, count: int) -> None:
+        self.board.numbers[self.own * _ROW + _RUNNING] = count
+
+    def tell_requests(self, count: int) -> None:
+        self.board.numbers[self.own * _ROW + _REQUESTS] = count
+
+    def tell_cancelled(self, count: int) -> None:
+        self.board.numbers[self.own * _ROW + _CANCELLED] = count
+
+    def tell_refused(self, code: Code, count: int) -> None:
+        self.board.numbers[self.own * _ROW + _REFUSED + _CODES.index(code)] = count
 
     def beat(self, clock: Clock) -> None:
         self.board.numbers[self.own * _ROW + _BEAT] = int(clock() * _MICROSECONDS)

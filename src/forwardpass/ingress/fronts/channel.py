@@ -104,9 +104,13 @@ class Channel:
             self._lose(None)
             return
         descriptors = iter(received.descriptors)
-        for message in received.messages:
-            attached = isinstance(message, Asked | Answered) and message.memory
-            self._take(message, next(descriptors) if attached else -1)
+        try:
+            for message in received.messages:
+                attached = isinstance(message, Asked | Answered) and message.memory
+                self._take(message, next(descriptors) if attached else -1)
+        except BrokenWire as error:
+            _close(descriptors)
+            self._lose(error)
 
     def _lose(self, error: Exception | None) -> None:
         if self._open:

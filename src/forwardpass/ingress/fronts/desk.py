@@ -2,13 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import Any
 
+from forwardpass.ingress.framing import Head, Opening
 from forwardpass.ingress.fronts.bodies import read_body, write_body
 from forwardpass.ingress.fronts.channel import Channel
-from forwardpass.ingress.fronts.wire import INLINE_BYTES_MAX, Answered, Asked, Ended, GivenUp, LetIn, Piece, Taken
-from forwardpass.ingress.in_flight import BytesInFlight
-from forwardpass.ingress.message import HttpAnswer, HttpRequest, Respond, Screen
+from forwardpass.ingress.fronts.wire import (
+    INLINE_BYTES_MAX,
+    Answered,
+    Asked,
+    BrokenWire,
+    Ended,
+    GivenUp,
+    LetIn,
+    Line,
+    Piece,
+    Taken,
+)
+from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.serving import Answering, Serving, Waiting
 
 STREAM_BYTES_MAX = 256 * 1024
 """Of one stream that may be on their way to a client; whoever makes it waits then."""
@@ -17,63 +30,111 @@ log = logging.getLogger("forwardpass.ingress")
 
 
 class Desk:
-    """A task for each request of the front; ``close`` ends them all, as their clients are gone."""
+    """Has the requests of a front begun where that can be, and else a task for each, as a connection would."""
 
-    def __init__(self, channel: Channel, respond: Respond, screen: Screen | None, in_flight: BytesInFlight) -> None:
+    def __init__(self, channel: Channel, serving: Serving) -> None:
         self._channel = channel
-        self._respond = respond
-        self._screen = screen
-        self._in_flight = in_flight
+        self._serving = serving
+        self._heads: dict[int, tuple[Head, Line]] = {}
+        self._begun: dict[int, Waiting] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._windows: dict[int, _Window] = {}
         self._loop = asyncio.get_running_loop()
 
-    def __len__(self) -> int:
-        return len(self._running)
-
     def take(self, said: Asked | GivenUp | Taken, memory: int) -> None:
+        """Raises BrokenWire for a slot that was not told of."""
         if isinstance(said, Asked):
-            self._running[said.number] = self._loop.create_task(self._answer(said, memory))
-        elif isinstance(said, GivenUp):
-            if (task := self._running.get(said.number)) is not None:
-                self._loop.call_soon(task.cancel)  # after it began: before, its descriptor would stay open
-        elif (window := self._windows.get(said.number)) is not None:
-            window.taken(said.size)
+            self._asked(said, memory)
+        elif isinstance(said, Taken):
+            if (window := self._windows.get(said.number)) is not None:
+                window.taken(said.size)
+        elif (waiting := self._begun.pop(said.number, None)) is not None:
+            waiting.leave()
+        elif (task := self._running.get(said.number)) is not None:
+            self._loop.call_soon(task.cancel)  # after it began: before, its descriptor would stay open
 
     async def close(self) -> None:
-        await asyncio.sleep(0)  # all have begun
-        tasks = list(self._running.values())
+        """Its clients are gone: all that runs for them ends."""
+        await asyncio.sleep(0)  # all tasks have begun
+        begun, tasks = list(self._begun.values()), list(self._running.values())
+        self._begun.clear()
+        for waiting in begun:
+            waiting.leave()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, asked: Asked, memory: int) -> None:
+    def _asked(self, asked: Asked, memory: int) -> None:
+        head, line = self._head(asked)
         http = HttpRequest(
-            asked.method, asked.path, asked.query, asked.headers, asked.body, asked.received_s, asked.peer,
-            asked.encoding, asked.subject,
+            line.method, line.path, line.query, line.headers, asked.body, asked.received_s, line.peer, line.encoding,
+            line.subject,
         )  # fmt: skip
-        number = asked.number
-        try:
+        begin, number = self._serving.begin, asked.number
+        if begin is None or asked.screens or memory >= 0:
+            self._run(number, self._answer(asked, http, memory))
+            return
+        answering = begin(head, http.body, http.received_s, _Counter(self, number, http))
+        if answering is None:
+            self._run(number, self._answer(asked, http, memory))
+        elif isinstance(answering, Waiting):
+            self._begun[number] = answering
+        else:
+            self.tell(number, answering)
+
+    def _head(self, asked: Asked) -> tuple[Head, Line]:
+        line = asked.line
+        if line is None:
             try:
-                if memory >= 0:
-                    http.body = await read_body(memory)
-                if not asked.screens:
-                    await self._give(number, await self._respond(http))
-                elif self._screen is None or (answer := await self._screen(http)) is None:
-                    self._channel.say(LetIn(number))
-                else:
-                    await self._give(number, answer)
-            finally:
-                if http.unpacked_bytes:
-                    self._in_flight.hold(-http.unpacked_bytes, http.peer)
+                return self._heads[asked.slot]
+            except KeyError:
+                raise BrokenWire("a head that was not told") from None
+        head = Head(line.method, line.path, line.query, line.headers, 0, line.encoding, True, False, False)
+        if asked.slot >= 0:
+            self._heads[asked.slot] = (head, line)
+        return head, line
+
+    def tell(self, number: int, answering: Answering) -> None:
+        """The answer to what was begun, or what still has to be awaited for it."""
+        self._begun.pop(number, None)
+        body = answering.body if isinstance(answering, HttpAnswer) else None
+        if isinstance(answering, HttpAnswer) and isinstance(body, bytes) and len(body) <= INLINE_BYTES_MAX:
+            answer = answering
+            self._channel.say(Answered(number, answer.status, body, answer.content_type, answer.headers, answer.close))
+        else:
+            self._run(number, self._finish(number, answering))
+
+    def _run(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        self._running[number] = self._loop.create_task(self._bordered(number, work))
+
+    async def _bordered(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
         except (Exception, asyncio.CancelledError) as error:
-            task = self._running[number]
-            if isinstance(error, asyncio.CancelledError) and task.cancelling():
+            if isinstance(error, asyncio.CancelledError) and self._running[number].cancelling():
                 raise  # nobody waits for it
             log.error("no answer was made", exc_info=error)
             self._channel.say(Ended(number, whole=False))
         finally:
-            self._running.pop(number, None)
+            del self._running[number]
+
+    async def _answer(self, asked: Asked, http: HttpRequest, memory: int) -> None:
+        serving, number = self._serving, asked.number
+        try:
+            if memory >= 0:
+                http.body = await read_body(memory)
+            if not asked.screens:
+                await self._give(number, await serving.respond(http))
+            elif serving.screen is None or (answer := await serving.screen(http)) is None:
+                self._channel.say(LetIn(number))
+            else:
+                await self._give(number, answer)
+        finally:
+            if http.unpacked_bytes:
+                serving.in_flight.hold(-http.unpacked_bytes, http.peer)
+
+    async def _finish(self, number: int, answering: Answering) -> None:
+        await self._give(number, answering if isinstance(answering, HttpAnswer) else await answering)
 
     async def _give(self, number: int, answer: HttpAnswer) -> None:
         body, memory = answer.body, -1
@@ -105,6 +166,26 @@ class Desk:
             del self._windows[number]
             if isinstance(body, AsyncGenerator):
                 await body.aclose()
+
+
+class _Counter:
+    """The asker of a request that was begun."""
+
+    __slots__ = ("_desk", "_http", "_number")
+
+    def __init__(self, desk: Desk, number: int, http: HttpRequest) -> None:
+        self._desk = desk
+        self._number = number
+        self._http = http
+
+    def request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
+        return self._http
+
+    def tell_row(self, opening: Opening, id: str, text: bytes) -> None:
+        self._desk.tell(self._number, opening.answer(id, text))
+
+    def tell(self, answering: Answering) -> None:
+        self._desk.tell(self._number, answering)
 
 
 class _Window:

@@ -7,28 +7,36 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 
+from forwardpass.ingress.framing import Head
 from forwardpass.ingress.fronts.bodies import body_at, write_body
 from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.wire import (
     INLINE_BYTES_MAX,
+    SLOTS_MAX,
     Answered,
     Asked,
     Ended,
     GivenUp,
     LetIn,
+    Line,
     Piece,
     Said,
     Taken,
 )
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
+from forwardpass.ingress.serving import Asker, Waiting
 
 
 class NoAnswer(Exception):
     """The owner has none, and has logged why; or a stream broke off."""
 
 
+async def _no_answer() -> HttpAnswer:
+    raise NoAnswer("the owner has no answer")
+
+
 class Link:
-    """``respond`` and ``screen`` are what the HTTP protocol calls; ``told`` gets what is about no request."""
+    """``begin``, ``respond`` and ``screen`` are what the HTTP protocol calls; ``told`` gets what is about no request."""
 
     def __init__(
         self, end: socket.socket, told: Callable[[Said], None], gone: Callable[[Exception | None], None]
@@ -36,11 +44,33 @@ class Link:
         self._channel = Channel(end, self._take, gone)
         self._told = told
         self._number = 0
+        self._heads: list[Head | None] = [None] * SLOTS_MAX
+        self._slot = 0  # the next one
+        self._begun: dict[int, Asker] = {}
         self._asked: dict[int, asyncio.Future[HttpAnswer | None]] = {}
         self._streams: dict[int, _Pieces] = {}
 
     def say(self, message: Said) -> None:
         self._channel.say(message)
+
+    def begin(self, head: Head, body: bytes, received_s: float, asker: Asker) -> Waiting:
+        """Of a small body: the asker is told the answer, and there is no task that waits for it."""
+        http = asker.request(head, body, received_s)
+        self._number = number = self._number + 1
+        slot = head.asked
+        if slot is None:
+            head.asked = slot = -1  # seen once
+            line: Line | None = _line(http)
+        elif slot >= 0 and self._heads[slot] is head:
+            line = None
+        else:
+            head.asked = slot = self._slot
+            self._slot = (slot + 1) % SLOTS_MAX
+            self._heads[slot] = head
+            line = _line(http)
+        self._begun[number] = asker
+        self._channel.say(Asked(number, slot, http.received_s, http.body, line))
+        return _Begun(self, number)
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
         """Raises NoAnswer."""
@@ -53,20 +83,20 @@ class Link:
         """Raises NoAnswer."""
         return await self._ask(http, screens=True)
 
+    def give_up(self, number: int) -> None:
+        """Nobody wants its answer, or the rest of it."""
+        if self._begun.pop(number, None) is not None or self._streams.pop(number, None) is not None:
+            self._channel.say(GivenUp(number))
+
     async def _ask(self, http: HttpRequest, *, screens: bool) -> HttpAnswer | None:
         body, memory = http.body, -1
         if len(body) > INLINE_BYTES_MAX:
             memory = await write_body((body,), len(body))
             body = b""
         self._number = number = self._number + 1
-        headers = dict(http.headers) if not isinstance(http.headers, dict) else http.headers
-        asked = Asked(
-            number, http.method, http.path, http.query, headers, body, http.received_s, http.peer, http.encoding,
-            http.subject, screens, memory >= 0,
-        )  # fmt: skip
         answer: asyncio.Future[HttpAnswer | None] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
-        self._channel.say(asked, memory)
+        self._channel.say(Asked(number, -1, http.received_s, body, _line(http), screens, memory >= 0), memory)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -80,11 +110,12 @@ class Link:
         match said:
             case Answered():
                 self._answered(said, memory)
-            case Piece() | Ended() if said.number in self._streams:
-                pieces = self._streams[said.number]
+            case Piece() | Ended() if (pieces := self._streams.get(said.number)) is not None:
                 pieces.put(said)
                 if isinstance(said, Ended):
                     del self._streams[said.number]
+            case Ended() if (asker := self._begun.pop(said.number, None)) is not None:
+                asker.tell(_no_answer())
             case Ended() | LetIn():
                 asked = self._asked.get(said.number)
                 if asked is not None and not asked.done():
@@ -98,29 +129,43 @@ class Link:
                 self._told(said)
 
     def _answered(self, said: Answered, memory: int) -> None:
-        asked = self._asked.get(said.number)
-        if asked is None or asked.done():  # given up
+        number = said.number
+        asker, asked = self._begun.pop(number, None), self._asked.get(number)
+        if asker is None and (asked is None or asked.done()):  # given up
             if memory >= 0:
                 os.close(memory)
             return
         body: bytes | list[memoryview] | _Pieces = said.body
         if memory >= 0:
-            try:
-                body = [body_at(memory)]
-            except (OSError, ValueError) as error:
-                asked.set_exception(NoAnswer(f"its body cannot be read: {error}"))
-                return
+            body = [body_at(memory)]
         elif said.streams:
-            body = self._streams[said.number] = _Pieces(said.number, self._taken, self._let_go)
-        asked.set_result(HttpAnswer(said.status, body, said.content_type, said.headers, said.close))
+            body = self._streams[number] = _Pieces(number, self._taken, self.give_up)
+        answer = HttpAnswer(said.status, body, said.content_type, said.headers, said.close)
+        if asker is not None:
+            asker.tell(answer)
+        elif asked is not None:
+            asked.set_result(answer)
 
     def _taken(self, number: int, size: int) -> None:
         self._channel.say(Taken(number, size))
 
-    def _let_go(self, number: int) -> None:
-        """Nobody wants the rest of a stream."""
-        if self._streams.pop(number, None) is not None:
-            self._channel.say(GivenUp(number))
+
+class _Begun(Waiting):
+    """A request that was begun."""
+
+    __slots__ = ("_link", "_number")
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link = link
+        self._number = number
+
+    def leave(self) -> None:
+        self._link.give_up(self._number)
+
+
+def _line(http: HttpRequest) -> Line:
+    headers = http.headers if isinstance(http.headers, dict) else dict(http.headers)
+    return Line(http.method, http.path, http.query, headers, http.encoding, http.peer, http.subject)
 
 
 class _Pieces(AsyncGenerator[bytes, None]):

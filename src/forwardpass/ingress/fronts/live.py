@@ -11,21 +11,18 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import sys
 
 import uvloop
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.ingress.fronts.board import Board, Row
+from forwardpass.ingress.fronts.counted import CountedServer
 from forwardpass.ingress.fronts.link import Link
-from forwardpass.ingress.fronts.wire import PACKET_BYTES_MAX, Drain, Opening, Ready, Said, Stop, receive
-from forwardpass.ingress.http_server import HttpServer
+from forwardpass.ingress.fronts.wire import PACKET_BYTES_MAX, Drain, Opening, Ready, Renew, Said, receive
 from forwardpass.ingress.in_flight import BytesInFlight
-from forwardpass.ingress.message import HttpStatistics
 from forwardpass.ingress.platform_routes import data_routes
 from forwardpass.ingress.routes import Table
-from forwardpass.ingress.tls import Certificates
 from forwardpass.observe import log
 from forwardpass.observe.pressure import work_refused
 
@@ -41,15 +38,10 @@ class Front:
         self.ended = asyncio.Event()
         self._listener = listener
         self._row = Row(board, opening.row, opening.salt)
-        self._before = board.statistics(opening.row)
         self._link = Link(end, self._told, self._left_alone)
         table = Table(data_routes(opening.health_route, opening.predict_route))
         in_flight = BytesInFlight(opening.limits.bytes_in_flight_max, self._refuse_work)
-        self._server = HttpServer(
-            self._link.respond, table.family, opening.limits, monotonic_s, _tls(opening), in_flight,
-            self._link.screen, opening.origins,
-        )  # fmt: skip
-        in_flight.elsewhere = self._server.connections.elsewhere = self._row
+        self._server = CountedServer(opening, self._link, table.family, in_flight, self._row)
         self._draining: list[asyncio.Task[None]] = []
 
     async def serve(self) -> None:
@@ -58,12 +50,11 @@ class Front:
         self._link.say(Ready(0))
         self._beat()
         await self.ended.wait()
-        self._publish()
 
     def _told(self, said: Said) -> None:
         match said:
-            case Stop():
-                self._server.listeners.close()
+            case Renew():
+                self._server.renew()
             case Drain():
                 self._draining.append(asyncio.create_task(self._drain(said.grace_s)))
 
@@ -75,13 +66,6 @@ class Front:
     def _beat(self) -> None:
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
         self._row.beat(monotonic_s)
-        self._publish()
-
-    def _publish(self) -> None:
-        now, before = self._server.statistics(), self._before
-        refused = {code: before.refused.get(code, 0) + count for code, count in now.refused.items()}
-        requests, cancelled = before.requests + now.requests, before.cancelled + now.cancelled
-        self._row.tell_statistics(HttpStatistics(now.connections, now.running, requests, cancelled, refused))
 
     def _refuse_work(self) -> None:
         if self._row.memory_full:
@@ -90,13 +74,6 @@ class Front:
     def _left_alone(self, error: Exception | None) -> None:
         """Without the owner there is no answer to anybody."""
         os._exit(1)
-
-
-def _tls(opening: Opening) -> ssl.SSLContext | None:
-    if opening.tls is None:
-        return None
-    certificate, key, client_ca = opening.tls
-    return Certificates(certificate, key, monotonic_s, "http/1.1", client_ca).context
 
 
 def main() -> None:

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 
-import msgspec
-
 from forwardpass.core.clock import Clock
 from forwardpass.ingress.fronts.board import Board
 from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.desk import Desk
-from forwardpass.ingress.fronts.wire import Asked, Drain, GivenUp, Opening, Ready, Said, Stop, Taken, pair
+from forwardpass.ingress.fronts.wire import Asked, BrokenWire, Drain, GivenUp, Opening, Ready, Said, Taken, pair
 from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import FrontStatistics
 
@@ -68,17 +66,15 @@ class FrontProcess:
         told = self._board.statistics(self._opening.row)
         return FrontStatistics(self.state.value, self.pid, self.deaths, told.connections, told.running)
 
-    def stop(self) -> None:
-        """Have it accept no more."""
-        self._ending = True
+    def say(self, message: Said) -> None:
+        """To the process there is, if there is one."""
         if self._channel is not None:
-            self._channel.say(Stop(0))
+            self._channel.say(message)
 
     async def drain(self, grace_s: float) -> None:
         """Let its requests end within the grace, then end it. May be called again with less."""
-        self.stop()
-        if self._channel is not None:
-            self._channel.say(Drain(0, grace_s))
+        self._ending = True
+        self.say(Drain(0, grace_s))
         await asyncio.wait((self._task,), timeout=grace_s + LEAVE_TIME_S)
         self._task.cancel()
         await asyncio.wait((self._task,))
@@ -178,4 +174,4 @@ class FrontProcess:
                 if not self._ending:
                     self._listeners.lend(self._sock)
             case _:
-                raise msgspec.ValidationError("a message that no front sends")
+                raise BrokenWire("a message that no front sends")

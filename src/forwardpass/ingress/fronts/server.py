@@ -1,4 +1,8 @@
-"""The server of HTTP/1.1 with several listening processes: this one, the owner, and fronts that ask it everything."""
+"""The server of HTTP/1.1 with several listening processes, the fronts, which ask this one, the owner, everything.
+
+The owner itself accepts only in the place of a front that is not there: answering for fronts costs it a third of what
+connections do, so the more it leaves to them the more they can do together.
+"""
 
 import asyncio
 import socket
@@ -14,7 +18,7 @@ from forwardpass.ingress.fronts.board import Board, Row, new_salt
 from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.desk import Desk
 from forwardpass.ingress.fronts.process import FrontProcess
-from forwardpass.ingress.fronts.wire import Opening
+from forwardpass.ingress.fronts.wire import Opening, Renew
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import FrontStatistics, HttpLimits, HttpStatistics, Respond, Screen
@@ -25,7 +29,7 @@ MEMORY_LOOK_S = 0.25
 
 
 class Fronting(NamedTuple):
-    """How many processes listen, and what fronts cannot learn from the owner's parts."""
+    """How many processes listen, and what they are told besides what the server has."""
 
     fronts: int
     health_route: str
@@ -35,7 +39,7 @@ class Fronting(NamedTuple):
 
 
 class FrontedServer(HttpServer):
-    """``HttpServer`` with further processes at its port. A Unix socket is the owner's alone."""
+    """``HttpServer`` whose port fronts listen on. A Unix socket is the owner's alone."""
 
     def __init__(
         self,
@@ -53,9 +57,10 @@ class FrontedServer(HttpServer):
         super().__init__(respond, family_of, limits, clock, tls, in_flight, screen, origins)
         self._fronting = fronting
         self._fronts: list[FrontProcess] = []
-        self._board = Board(fronting.fronts)
+        self._board = Board(1 + fronting.fronts)
         self._row = Row(self._board, 0, new_salt())
-        self.in_flight.elsewhere = self.connections.elsewhere = self._row
+        self.in_flight.join(self._row)
+        self.connections.join(self._row)
         self._looking: asyncio.TimerHandle | None = None
 
     async def start(self, *, sock: socket.socket) -> None:
@@ -63,11 +68,12 @@ class FrontedServer(HttpServer):
         if sock.family == socket.AF_UNIX:
             return
         self._look_at_memory()
-        for row in range(1, self._fronting.fronts):
-            further = beside(sock)
-            await self.listeners.add(further)
+        for row in range(1, self._board.rows):
+            if row > 1:
+                sock = beside(sock)
+                await self.listeners.add(sock)
             self._fronts.append(
-                FrontProcess(self._opening(row), further, self.listeners, self._board, self.clock, self._desk)
+                FrontProcess(self._opening(row), sock, self.listeners, self._board, self.clock, self._desk)
             )
 
     async def drain(self, grace_s: float) -> None:
@@ -78,7 +84,7 @@ class FrontedServer(HttpServer):
     def statistics(self) -> HttpStatistics:
         """Of all processes together."""
         own = super().statistics()
-        told = [self._board.statistics(row) for row in range(1, self._fronting.fronts)]
+        told = [self._board.statistics(row) for row in range(1, self._board.rows)]
         refused = sum((Counter[Code](each.refused) for each in told), Counter(own.refused))
         return replace(
             own,
@@ -89,11 +95,19 @@ class FrontedServer(HttpServer):
             refused=dict(refused),
         )
 
+    def held(self) -> int:
+        """Bytes of requests, in all processes."""
+        return self.in_flight.held + self._row.held_elsewhere()
+
+    def renew(self) -> None:
+        for front in self._fronts:
+            front.say(Renew(0))
+
     def fronts(self) -> list[FrontStatistics]:
         return [front.status() for front in self._fronts]
 
     def _desk(self, channel: Channel) -> Desk:
-        return Desk(channel, self.respond, self.screen, self.in_flight)
+        return Desk(channel, self)
 
     def _look_at_memory(self) -> None:
         """Have the fronts know whether there is memory for large bodies."""
@@ -109,6 +123,6 @@ class FrontedServer(HttpServer):
         fronting = self._fronting
         return Opening(
             limits=self.limits, origins=self.origins, health_route=fronting.health_route,
-            predict_route=fronting.predict_route, tls=fronting.tls, row=row, rows=fronting.fronts, salt=self._row.salt,
+            predict_route=fronting.predict_route, tls=fronting.tls, row=row, rows=self._board.rows, salt=self._row.salt,
             log=fronting.log,
         )  # fmt: skip

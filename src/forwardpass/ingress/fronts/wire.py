@@ -18,6 +18,7 @@ from forwardpass.ingress.message import HttpLimits
 INLINE_BYTES_MAX = 64 * 1024
 PACKET_BYTES_MAX = 256 * 1024  # a head of the largest size beside a body that is inline has room in it
 DESCRIPTORS_MAX = 16
+SLOTS_MAX = 1024  # of heads that are remembered for one front
 SEND_BUFFER_BYTES = 1024 * 1024
 _RIGHTS = socket.CMSG_SPACE(4 * DESCRIPTORS_MAX)
 
@@ -44,12 +45,12 @@ class Opening(Message, tag=1, kw_only=True):
     log: str
 
 
-class Stop(Message, tag=2):
-    """Accept no more."""
+class Renew(Message, tag=2):
+    """Look at the certificate now."""
 
 
 class Drain(Message, tag=3):
-    """Let what runs end within so long, then end."""
+    """Accept no more, let what runs end within so long, then end."""
 
     grace_s: float
 
@@ -58,18 +59,28 @@ class Ready(Message, tag=4):
     """A front accepts."""
 
 
-class Asked(Message, tag=5):
-    """A request; ``screens``: only its head, to be let in or not."""
+class Line(msgspec.Struct, array_like=True, gc=False):
+    """A head, and whose it is."""
 
     method: bytes
     path: str
     query: str
     headers: dict[bytes, bytes]
-    body: bytes
-    received_s: float
-    peer: str
     encoding: bytes
+    peer: str
     subject: str
+
+
+class Asked(Message, tag=5):
+    """A request; ``screens``: only its head, to be let in or not.
+
+    A connection's head that it repeats has a ``slot``, and is told once; -1: none.
+    """
+
+    slot: int
+    received_s: float
+    body: bytes
+    line: Line | None = None
     screens: bool = False
     memory: bool = False  # the body is in a memory file
 
@@ -110,7 +121,7 @@ class Ended(Message, tag=11):
     whole: bool
 
 
-Said = Opening | Stop | Drain | Ready | Asked | GivenUp | Taken | Answered | LetIn | Piece | Ended
+Said = Opening | Renew | Drain | Ready | Asked | GivenUp | Taken | Answered | LetIn | Piece | Ended
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Said]).decode
 

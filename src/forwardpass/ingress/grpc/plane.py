@@ -13,6 +13,7 @@ from forwardpass.core.off_loop import off_loop
 from forwardpass.core.request import Answer, Request, Trace
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialect import Call, Endpoint
+from forwardpass.ingress.dialects.caching import cache_headers
 from forwardpass.ingress.dialects.envelope import (
     DEADLINE_S_MAX,
     answer_headers,
@@ -157,6 +158,7 @@ class GrpcPlane:
 
         def encode(answer: Answer, request: Request) -> tuple[Buffers, Headers]:
             headers = answer_headers(request.id, answer.version, request.sequence) + guard_header(answer)
+            headers += cache_headers(answer, request)
             return wrap(encode_infer(answer, request, final=final)), headers
 
         return await self._inference.run(target, asked.size, decode, encode, caller, call.http.admission)

@@ -4,17 +4,20 @@ import logging
 import shlex
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from forwardpass.core.caller import Caller
 from forwardpass.core.clock import Clock, wall_s
 from forwardpass.core.errors import Code, Refused
 from forwardpass.ingress.identity.credentials import credential
 from forwardpass.ingress.identity.guesses import Guesses
-from forwardpass.ingress.identity.issuer_keys import IssuerKeys
 from forwardpass.ingress.identity.known_keys import KnownKeys
 from forwardpass.ingress.identity.tokens import ID_PREFIX, TokenRules, Tokens
 from forwardpass.ingress.message import HttpRequest
 from forwardpass.store.keys import KeyStore
+
+if TYPE_CHECKING:
+    from forwardpass.ingress.identity.issuer_keys import IssuerKeys
 
 _log = logging.getLogger("forwardpass.identity")
 
@@ -38,7 +41,7 @@ class KnownCallers:
         self._expected = frozenset(expected)
         self._missing: frozenset[str] = frozenset()
         self._keys = KnownKeys(store, wall_s, self._tell_of_missing)
-        self._issuer = IssuerKeys(jwks, clock) if jwks else None
+        self._issuer = _issuer(jwks, clock) if jwks else None
         self._tokens = Tokens(rules, self._issuer, wall_s) if self._issuer is not None and rules is not None else None
         self._guesses = Guesses(clock)
 
@@ -112,3 +115,9 @@ class KnownCallers:
             )
             _log.warning(text, extra={"event": {"keys": sorted(missing)}})
         self._missing = missing
+
+
+def _issuer(jwks: str, clock: Clock) -> "IssuerKeys":
+    from forwardpass.ingress.identity.issuer_keys import IssuerKeys  # with an HTTP client, which few servers need
+
+    return IssuerKeys(jwks, clock)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from forwardpass.core.caller import Caller, is_scope, is_tenant
 from forwardpass.core.errors import Code, Failed, Misconfigured, Problem
-from forwardpass.ingress.identity.issuer_keys import IssuerKeys
 from forwardpass.store.keys import digest_of
 
 if TYPE_CHECKING:
     from jwt import PyJWK
+
+    from forwardpass.ingress.identity.issuer_keys import IssuerKeys
 
 ID_PREFIX = "token:"
 """Before the subject in a caller's id, so that it is nobody's key."""
@@ -50,7 +51,7 @@ class Tokens:
     """A token that was checked once is known until it expires, or the issuer's keys are read again."""
 
     def __init__(
-        self, rules: TokenRules, keys: IssuerKeys, wall_s: Callable[[], float], kept_max: int = KEPT_MAX
+        self, rules: TokenRules, keys: "IssuerKeys", wall_s: Callable[[], float], kept_max: int = KEPT_MAX
     ) -> None:
         """Raises Misconfigured runtime_missing."""
         if find_spec("jwt") is None:

@@ -7,6 +7,7 @@ TEXT: Schema = {"type": "string"}
 TRUTH: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TIME: Schema = {"type": "integer"}
+SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 OBJECT: Schema = {"type": "object"}
 YES: Schema = {"const": True}
 
@@ -29,9 +30,12 @@ _STATISTICS = object_of(
 )
 _BATCH = object_of(
     {
-        **dict.fromkeys(("reason", "outcome"), TEXT),
-        **dict.fromkeys(("id", "rows", "items", "worker", "left_waiting_rows"), COUNT),
-        **dict.fromkeys(("waited_us", "preprocess_us", "execute_us", "postprocess_us"), TIME),
+        **dict.fromkeys(("reason", "outcome", "why"), TEXT),
+        **dict.fromkeys(("id", "rows", "items", "worker", "left_waiting_rows", "limit"), COUNT),
+        **dict.fromkeys(
+            ("waited_us", "preprocess_us", "execute_us", "postprocess_us", "predicted_us", "took_us"), TIME
+        ),
+        "padding": SHARE,
     }
 )
 _CONTAINER = object_of({"modelName": TEXT, "modelUrl": TEXT})
@@ -67,7 +71,14 @@ METADATA = json(
     )
 )
 BATCHES = json(
-    object_of({"pipeline": TEXT, "version": COUNT, "batching": TEXT, "rows_max": COUNT, "batches": list_of(_BATCH)})
+    object_of(
+        {
+            **dict.fromkeys(("pipeline", "batching"), TEXT),
+            **dict.fromkeys(("version", "limit"), COUNT),
+            "rows_max": {"anyOf": [COUNT, {"const": "auto"}]},
+            "batches": list_of(_BATCH),
+        }
+    )
 )
 STATISTICS = json(object_of({"model_stats": list_of(_STATISTICS)}))
 CONFIG = json({"type": "object", "properties": {"name": TEXT, "platform": TEXT, "max_batch_size": COUNT}})

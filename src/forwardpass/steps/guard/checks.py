@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem, Refused
 from forwardpass.core.pipeline import Guard
 from forwardpass.steps.files import read_lines
 from forwardpass.steps.guard.patterns import pattern, quick
-from forwardpass.steps.guard.pii import ORDER, detector
-from forwardpass.steps.guard.readings import Read
 from forwardpass.steps.guard.schema import parsed, schema_check
 from forwardpass.steps.guard.spans import Detector, TooMany, found
-from forwardpass.steps.guard.words import Entry, entry, words
 from forwardpass.steps.kind import FILE
 from forwardpass.steps.options import Wrong
+
+if TYPE_CHECKING:
+    from forwardpass.steps.guard.words import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,11 @@ class _At(Exception):
 
 
 def _ready(guard: Guard, folder: Path) -> Check:
+    # Tables of Unicode and of personal data are for those who have such guards.
+    from forwardpass.steps.guard.pii import ORDER, detector
+    from forwardpass.steps.guard.readings import Read
+    from forwardpass.steps.guard.words import words
+
     mask = f"[{guard.name}]"
     if guard.deny:
         patterns = [_at(f"deny[{place}]", pattern, text) for place, text in enumerate(guard.deny)]
@@ -108,8 +113,10 @@ def _ready(guard: Guard, folder: Path) -> Check:
     return Check(guard, whole=lambda text: len(text) < low or (high is not None and len(text) > high))
 
 
-def _entries(guard: Guard, folder: Path) -> list[Entry]:
+def _entries(guard: Guard, folder: Path) -> "list[Entry]":
     """What is listed, in the definition and in its file. Raises _At with the key and the line in the file."""
+    from forwardpass.steps.guard.words import entry
+
     allowed = guard.words_are == "allowed"
     made = [
         _at(f"words[{place}]", lambda each: entry(each, allowed=allowed), each)

@@ -215,10 +215,11 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
         except Refused as refusal:
             return batch.fail(row, refusal)
 
-    def columns(encodings: Sequence[Any]) -> dict[str, Column]:
+    def columns(batch: Batch, encodings: Sequence[Any]) -> dict[str, Column]:
         """Of rows that are padded for each other."""
-        longest = max((len(e) for e in encodings if e is not None), default=0)
-        length = padded(longest, options.buckets, options.tokens_max)
+        lengths = [len(e) for e in encodings if e is not None]
+        length = padded(max(lengths, default=0), options.buckets, options.tokens_max)
+        batch.count_padding(lengths, length)
         made = loaded.columns(encodings, length)
         if options.offsets is not None:
             made[options.offsets] = loaded.offsets(encodings, length, texts=len(names))
@@ -230,9 +231,9 @@ def _tokenize(options: Tokenize, known: FieldMap, context: Context) -> Prepared:
         # Row by row on purpose: the library's own batch call starts a pool of threads beside the engine's.
         encodings = [encoded(batch, row) for row in range(batch.rows)]
         if options.pad == "batch":
-            batch.columns.update(columns(encodings))
+            batch.columns.update(columns(batch, encodings))
             return
-        rows = [columns([encoding]) for encoding in encodings]
+        rows = [columns(batch, [encoding]) for encoding in encodings]
         batch.columns.update({name: object_column([row[name][0] for row in rows]) for name in rows[0]})
 
     return run

@@ -114,7 +114,7 @@ def _token_windows(options: TokenWindows, known: FieldMap, context: Context) -> 
                 batch.fail(row, refusal)
         batch.settle()  # failures are of texts, and from now on rows are windows
         flat = [window for each in found for window in each]
-        batch.expand([len(each) for each in found], _columns(options, loaded, flat, texts=len(names)))
+        batch.expand([len(each) for each in found], _columns(options, loaded, batch, flat, texts=len(names)))
 
     return run
 
@@ -125,9 +125,13 @@ def _window(encoding: Any, text: str, texts: int) -> _Window:
     return _Window(encoding, text[start:end], start, end)
 
 
-def _columns(options: TokenWindows, loaded: LoadedTokenizer, windows: list[_Window], *, texts: int) -> dict[str, Any]:
+def _columns(
+    options: TokenWindows, loaded: LoadedTokenizer, batch: Batch, windows: list[_Window], *, texts: int
+) -> dict[str, Any]:
     encodings = [window.encoding for window in windows]
-    length = padded(max(map(len, encodings), default=0), options.buckets, options.tokens_max)
+    lengths = [len(encoding) for encoding in encodings]
+    length = padded(max(lengths, default=0), options.buckets, options.tokens_max)
+    batch.count_padding(lengths, length)
     columns = loaded.columns(encodings, length)
     starts = np.array([window.start for window in windows], dtype=np.int64)
     columns["window"] = text_column([window.text for window in windows])

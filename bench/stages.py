@@ -1,0 +1,237 @@
+"""What each stage of a request costs the front: ``python bench/stages.py [--requests N] [--write]``.
+
+Needs valgrind. The front runs under callgrind with a fixed number of the same requests; each row is the instructions of
+one request, and what it has more than the plain one: a stage is priced by a configuration with it and one without. No
+time is measured, so other work on the machine changes little. The second table is sampled: at each millisecond of CPU,
+whose code runs. Workers run outside of valgrind. ``--write`` puts both tables into docs/benchmarks.md.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+from bench.load.answers import post  # noqa: E402
+from bench.load.closed_loop import close_loop  # noqa: E402
+from bench.load.open_loop import saturate  # noqa: E402
+from bench.load.served import free_port  # noqa: E402
+from bench.load.tree import MARK, end  # noqa: E402
+from bench.page import put  # noqa: E402
+from bench.peers.forms import FORMS, Request  # noqa: E402
+from bench.peers.models import MODELS, inputs, make  # noqa: E402
+from bench.sampling.parts import shares  # noqa: E402
+
+SAMPLING = Path(__file__).resolve().parent / "sampling"
+PATH = "/v2/models/tabular/infer"
+WARM = 100
+START_LIMIT_S = 300.0
+LEAVE_S = 600.0
+CONNECTIONS = 16  # so that a turn of the loop under valgrind stays below what the watchdog reports
+PATIENT = {"deadline_s": 300, "header_time_s": 60, "body_grace_s": 600, "write_time_s": 600}  # valgrind is fifty times slower
+PIPELINE = """
+[[inputs]]
+name = "x"
+type = "tensor"
+datatype = "FP32"
+shape = [30]
+
+[[steps]]
+use = "model"
+engine = "onnxruntime"
+file = "tabular.onnx"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One row: the same request again and again, over so many connections."""
+
+    name: str
+    request: bytes
+    connections: int = CONNECTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A server, and what it is asked. ``keyed``: every request shows a key."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    pipeline: str = PIPELINE
+    keyed: bool = False
+    names: tuple[str, ...] = ()
+
+
+VARIANTS = (
+    Variant(names=("plain", "again", "alone", "binary", "live")),
+    Variant({"auth.required": "true"}, keyed=True, names=("identity",)),
+    Variant({"limits.requests_per_minute": 10_000_000}, names=("rate",)),
+    Variant({"run.receipts_kept": 0}, names=("unkept",)),
+    Variant(pipeline=PIPELINE + "\n[cache]\nenabled = true\n", names=("cache",)),
+)
+SAYS = {
+    "plain": "V2 JSON, one row, 16 connections: all stages",
+    "again": "the same once more, to see how exact this is",
+    "alone": "the same from one connection: nothing is shared with a neighbour",
+    "binary": "V2 binary in and out: no numbers as text",
+    "live": "GET /v2/health/live: framing, routing and writing alone",
+    "identity": "with a key to be checked (auth.required)",
+    "rate": "with a rate to be kept (limits.requests_per_minute)",
+    "unkept": "no receipts kept (run.receipts_kept = 0)",
+    "cache": "with [cache], the answer known",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=400, help="of each row")
+    parser.add_argument("--seconds", type=int, default=10, help="of load for the samples")
+    parser.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is missing: apt-get install valgrind")
+    make()
+    with tempfile.TemporaryDirectory() as scratch:
+        counts: dict[str, float] = {}
+        for number, variant in enumerate(VARIANTS):
+            for name, count in counted(variant, Path(scratch, str(number)), arguments.requests):
+                counts[name] = count
+                print(f"{SAYS[name]}: {count:,.0f} instructions ({_beside(counts, name)})", flush=True)
+        found = sampled(Path(scratch, "sampled"), arguments.seconds)
+    for part, share in found.items():
+        print(f"{part}: {share:.1%} of the front's CPU", flush=True)
+    if arguments.write:
+        put("stages", report(counts, found, arguments.requests))
+
+
+def counted(variant: Variant, work: Path, requests: int) -> Iterator[tuple[str, float]]:
+    """Instructions of the front for one request of each row."""
+    output = work / "callgrind"
+    tool = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={output}")
+    with _running(variant, work, tool, {"UNDER_VALGRIND": "1"}) as (process, port, headers):
+        _control("--instr=on", process)
+        for dump, name in enumerate(variant.names, 1):
+            asked = _asked(name, headers)
+            _ask(port, asked, WARM)
+            _control("--zero", process)
+            _ask(port, asked, requests)
+            _control("--dump", process)
+            text = Path(f"{output}.{dump}").read_text()
+            total = re.search(r"^(?:totals|summary): (\d+)", text, re.MULTILINE)
+            assert total is not None, "callgrind wrote no total"
+            yield name, int(total[1]) / requests
+
+
+def _ask(port: int, asked: Asked, requests: int) -> None:
+    done = saturate(port, asked.request, requests, asked.connections, LEAVE_S)
+    if done.failed:
+        sys.exit(f"{asked.name}: {done.refused} of {requests} requests were refused, {done.lost} lost")
+
+
+def sampled(work: Path, seconds: int) -> dict[str, float]:
+    """The share of each part in the front's CPU under load, without valgrind."""
+    into = work / "seen"
+    into.mkdir(parents=True)
+    with _running(VARIANTS[0], work, (), {"SAMPLED_INTO": str(into)}) as (process, port, _):
+        url, request = f"http://127.0.0.1:{port}{PATH}", _request("v2")
+        close_loop(url, request.body, request.headers, CONNECTIONS, 1)
+        process.send_signal(signal.SIGUSR2)
+        close_loop(url, request.body, request.headers, CONNECTIONS, seconds)
+        pid = process.pid
+    return shares(json.loads((into / f"{pid}.json").read_text()))
+
+
+def _request(form: str) -> Request:
+    return FORMS[form](inputs("tabular"))
+
+
+def _asked(name: str, headers: Mapping[str, str]) -> Asked:
+    if name == "live":
+        return Asked(name, b"GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    request = _request("v2_binary" if name == "binary" else "v2")
+    body = post(PATH, {**request.headers, **headers}, request.body)
+    return Asked(name, body, 1 if name == "alone" else CONNECTIONS)
+
+
+@contextmanager
+def _running(
+    variant: Variant, work: Path, tool: tuple[str, ...], environment: Mapping[str, str]
+) -> "Iterator[tuple[subprocess.Popen[bytes], int, dict[str, str]]]":
+    """The server, its port, and the headers that it wants; ready to answer."""
+    version = work / "repository" / "tabular" / "1"
+    version.mkdir(parents=True)
+    (version / "pipeline.toml").write_text(variant.pipeline)
+    shutil.copy(MODELS / "tabular.onnx", version)
+    data = f"run.data={work / 'data'}"
+    serve = [sys.executable, "-m", "forwardpass"]
+    headers = {"Authorization": f"Bearer {_key(serve, data)}"} if variant.keyed else {}
+    port = free_port()
+    settings = {f"limits.{key}": value for key, value in PATIENT.items()} | dict(variant.settings)
+    sets = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    command = [*tool, *serve, "serve", str(work / "repository"), "--port", str(port), "--admin-port", "0"]
+    command += ["--grpc-port", "0", "--set", data, "--set", "grpc.serve=off", *sets]
+    inherited = {**os.environ, "PYTHONPATH": str(SAMPLING), MARK: str(work), **environment}
+    with (work / "log").open("wb") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, env=inherited, start_new_session=True)
+        try:
+            _wait(process, port, headers, work / "log")
+            yield process, port, headers
+        finally:
+            end(process, str(work))
+
+
+def _key(serve: list[str], data: str) -> str:
+    command = [*serve, "keys", "create", "--tenant", "bench", "--scope", "infer:tabular", "--set", data]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _wait(process: "subprocess.Popen[bytes]", port: int, headers: Mapping[str, str], log: Path) -> None:
+    until = time.monotonic() + START_LIMIT_S
+    request = _request("v2")
+    while time.monotonic() < until and process.poll() is None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", PATH, request.body, {**request.headers, **headers})
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        finally:
+            connection.close()
+        time.sleep(0.2)
+    sys.exit(f"the server does not answer; its log ends:\n{log.read_text()[-1000:]}")
+
+
+def _control(act: str, process: "subprocess.Popen[bytes]") -> None:
+    subprocess.run(["callgrind_control", act, str(process.pid)], check=True, capture_output=True, timeout=60)
+
+
+def _beside(counts: Mapping[str, float], name: str) -> str:
+    return "all" if name == "plain" else f"{counts[name] - counts['plain']:+,.0f}"
+
+
+def report(counts: Mapping[str, float], found: Mapping[str, float], requests: int) -> str:
+    """Both tables."""
+    rows = [f"| {SAYS[name]} | {count:,.0f} | {_beside(counts, name)} |" for name, count in counts.items()]
+    parts = [f"| {part} | {share:.1%} |" for part, share in found.items()]
+    return "\n".join([
+        f"Instructions of the front a request, callgrind, {requests} requests each:", "",
+        "| what is asked | instructions | beside the first |", "|---|---|---|", *rows, "",
+        "Samples of the front's CPU under load, each counted for the server's function that ran or had called what ran:", "",
+        "| part | share |", "|---|---|", *parts,
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""A kept answer as bytes for a store that servers share, and back: what comes from there is checked, not trusted."""
+
+from math import prod
+
+import msgspec
+
+from forwardpass.cache.kept import Kept
+from forwardpass.core.clock import wall_s
+from forwardpass.core.request import Note
+from forwardpass.core.tensor import ITEM_BYTES, Tensor, byte_offsets
+
+
+class _Packed(msgspec.Struct, array_like=True, frozen=True):
+    made_at_s: float  # since 1970: it is told to other machines
+    rows: int
+    outputs: list[tuple[str, tuple[int, ...], bytes, list[tuple[int, ...]]]]
+    notes: list[Note]
+    tokens: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Packed)
+
+
+def packed(kept: Kept, now: float) -> bytes:
+    """``now`` on the clock of its ``made_s``."""
+    outputs = [(each.datatype, each.shape, bytes(each.data), list(each.shapes)) for each in kept.outputs]
+    return _encoder.encode(_Packed(wall_s() - (now - kept.made_s), kept.rows, outputs, list(kept.notes), kept.tokens))
+
+
+def unpacked(value: bytes, now: float) -> Kept | None:
+    """None for what is no whole answer. One that another machine's clock puts into the future was made now."""
+    try:
+        found = _decoder.decode(value)
+    except msgspec.MsgspecError:
+        return None
+    outputs = [Tensor(kind, shape, data, shapes or ()) for kind, shape, data, shapes in found.outputs]
+    if found.rows < 1 or found.tokens < 0 or not all(_whole(each, found.rows) for each in outputs):
+        return None
+    if any(not 0 <= note.row < found.rows for note in found.notes):
+        return None
+    return Kept(found.rows, outputs, found.notes, found.tokens, now - max(0.0, wall_s() - found.made_at_s))
+
+
+def _whole(tensor: Tensor, rows: int) -> bool:
+    """Whether it has as many bytes as its shape says."""
+    shapes = [(1, *each) for each in tensor.shapes] or [tensor.shape]
+    if tensor.shape[:1] != (rows,) or any(min(each, default=0) < 0 for each in shapes):
+        return False
+    if tensor.shapes and len(tensor.shapes) != rows:
+        return False
+    elements = sum(map(prod, shapes))
+    if tensor.datatype in ITEM_BYTES:
+        return elements * ITEM_BYTES[tensor.datatype] == len(tensor.data)
+    try:
+        return tensor.datatype == "BYTES" and len(byte_offsets(tensor.data, elements)) > 0
+    except ValueError:
+        return False
