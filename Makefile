@@ -10,10 +10,10 @@ CLIENTS := build/clients
 ENVIRONMENTS := triton kserve openai mlflow
 
 # Programs that tests or benches run and pip cannot install; their Debian packages have the same names.
-SERVICES := curl wrk espeak-ng chromium redis-server
+SERVICES := curl wrk valgrind espeak-ng chromium redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo examples test faults check clients docs bench services lock clients-lock
+.PHONY: help setup demo examples test faults check clients docs bench bench-peers services lock clients-lock
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -78,6 +78,11 @@ bench: examples ## what the server adds to the model, and the steps to their lib
 	$(BIN)/python bench/steps.py
 	$(BIN)/python bench/protocols.py
 	$(BIN)/python bench/overload.py
+
+# The first time, an environment for each peer is made.
+bench-peers: setup ## the server beside its peers on this machine, and docs/benchmarks.md from that: 25 minutes
+	$(BIN)/python bench/peers/run.py
+	$(BIN)/python bench/peers/report.py
 
 services: ## programs that pip cannot install
 	@missing=""; for name in $(SERVICES); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \

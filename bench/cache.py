@@ -37,8 +37,8 @@ request = function()
 end
 """
 TEXT = f"""string.format('{{"text":"%d {WORDS}"}}', own)"""
-ROW = """string.format('{"inputs":[{"name":"x","datatype":"FP32","shape":[1,30],"data":[%d,"""
-ROW += ",".join(["0.1"] * 29) + "]}]}', own)"
+ROW = """string.format('{"inputs":[{"name":"x","datatype":"FP32","shape":[1,30],"data":[%d,%d,"""
+ROW += ",".join(["0.1"] * 28) + "]}]}', math.floor(own / 2^20), own % 2^20)"
 _starts = count(1)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.load import tree
 
 START_LIMIT_S = 60.0
-ASK_EVERY_S = 0.005
+ASK_EVERY_S = 0.01
 LOG_TAIL = 300
 LOG = "; its log ends: "
 """Between what went wrong and the end of the log, which may name this machine's paths: not for publishing."""

@@ -9,9 +9,9 @@ CONNECTIONS = (1, 16, 64)
 SHARES = (0.3, 0.5, 0.7, 0.9)
 """Of what each server can do, when the open loop asks."""
 RATES: Mapping[str, Sequence[float]] = {
-    "tabular": (250, 1000, 4000, 8000),
-    "minilm": (50, 100, 150),
-    "image": (50, 100),
+    "tabular": (250, 1000, 4000, 12000),
+    "minilm": (50, 150),
+    "image": (50, 150),
 }
 """Requests a second that every server is offered in the last round, if they are no more than it can do."""
 

@@ -108,6 +108,8 @@ def ray(workload: str, port: int, layout: Layout) -> Launch:
 ALL = (
     Peer("forwardpass", "", forwardpass.FORMS, forwardpass.path, forwardpass.launch, False, forwardpass.NOTE,
          layouts(Layout(1, 1, 0), Layout(2, 1, 0))),
+    Peer("forwardpass-auto", "", only(forwardpass.FORMS, "minilm"), forwardpass.path, forwardpass.launch_auto, False,
+         forwardpass.AUTO_NOTE, layouts(Layout(1, 1, 0), Layout(2, 1, 0)), forwardpass.AUTO_ABSOLUTE),
     Peer("triton", "triton", triton.FORMS, v2_path, triton.launch, True, triton.note(),
          layouts(Layout(2, 1, 64), Layout(2, 1, 16))),
     Peer("mosec", "mosec", RECORD, at("/inference"), mosec, True,

@@ -958,8 +958,10 @@ def model(
     outputs: Mapping[str, Any] | None = None,
     state: Mapping[str, str] | None = None,
     constants: Mapping[str, Any] | None = None,
+    tolerance: Any = None,
     optimization: Any = "all",
     spinning: Any = False,
+    precision: Any = "fp32",
     call: Any = "Model",
     batched: Any = True,
 ) -> Step:
@@ -980,8 +982,10 @@ def model(
         outputs: graph output = field (a table)
         state: graph input = the graph output of the step before (a table of 1 to 100000 names, each the name of a field, 1 to 256 printable characters)
         constants: graph input = what it is in every call (a table of 1 to 100000 names, each a value: a number, text, true, false, or lists of these)
+        tolerance: of the engine auto (what answers may differ by from onnxruntime's: { absolute = 0.001, cosine = 0.9999 }, or one of the two)
         optimization: of the engine onnxruntime ("all" or "extended" or "basic" or "off")
         spinning: of the engine onnxruntime (true or false)
+        precision: of the engine openvino ("fp32" or "bf16")
         call: of the engine python (the name of a class or function in the file)
         batched: of the engine python (true or false)"""
 

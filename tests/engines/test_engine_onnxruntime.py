@@ -153,6 +153,30 @@ def alone(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
+SHRUNK = """
+import sys
+import numpy as np
+from forwardpass.engines.onnxruntime import OnnxRuntime
+from forwardpass.engines.protocol import ModelFile
+def resident_mb():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 // 2**20
+now_s = 0.0
+engine = OnnxRuntime(clock=lambda: now_s)
+engine.load(ModelFile(sys.argv[1]))
+engine.predict({"x": np.ones((1, 30), np.float32)})
+before = resident_mb()
+engine.predict({"x": np.ones((400_000, 30), np.float32)})
+for now_s in (1.0, 11.0):
+    engine.predict({"x": np.ones((1, 30), np.float32)})
+    print(resident_mb() - before > 60)
+"""
+
+
+def test_what_one_large_batch_took_is_given_back_ten_seconds_later(tmp_path: Path) -> None:
+    done = alone(SHRUNK, str(models.network(tmp_path / "m.onnx")))
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
 def test_an_answer_over_the_memory_limit_is_a_failure_and_the_engine_lives_on(tmp_path: Path) -> None:
     done = alone(LIMITED, str(models.constant_of_shape(tmp_path / "m.onnx")))
     assert done.stdout.split("\n")[:2] == ["engine_out_of_memory", "(1, 3)"]

@@ -169,6 +169,7 @@ MODULES_BY_NAME = {
     "core/own_code.py": "runs the source of a trusted version",
     "engines/discover.py": "engines are installed packages that say so",
     "fitted/refusal.py": "imports the libraries that the writers of versions need, by names in the source",
+    "steps/catalogue.py": "imports the built-in kinds of step, by names in the source",
     "__init__.py": "imports its own parts when they are first used",
 }
 

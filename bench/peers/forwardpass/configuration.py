@@ -21,6 +21,12 @@ FORMS = {
 }
 NOTE = "this tree: default settings, onnxruntime 1.32; V2, of text and JPEG /predict"
 CLASSES = 1000
+ENGINE = 'engine = "onnxruntime"'
+AUTO_ABSOLUTE = 0.02
+AUTO_ENGINE = f'engine = "auto"\ntolerance = {{ absolute = {AUTO_ABSOLUTE}, cosine = 0.999 }}'
+AUTO_NOTE = (
+    f'the same with engine = "auto": engine and precision chosen at the first load, answers within {AUTO_ABSOLUTE}'
+)
 
 
 def path(workload: str) -> str:
@@ -29,12 +35,20 @@ def path(workload: str) -> str:
     )
 
 
-def launch(workload: str, port: int, layout: Layout) -> Launch:
+def launch(workload: str, port: int, layout: Layout, engine: str = ENGINE, work: Path = WORK) -> Launch:
     """Writes the repository. How many workers there are is said by the pipeline, and batches need no limit."""
-    argv = (sys.executable, "-m", "forwardpass", "serve", str(repository(workload)))
+    made = repository(workload, work)
+    for file in made.glob("*/*/pipeline.toml"):
+        file.write_text(file.read_text().replace(ENGINE, engine))
+    argv = (sys.executable, "-m", "forwardpass", "serve", str(made))
     ports = ("--port", str(port), "--admin-port", "0", "--grpc-port", "0")
     threads = ("--set", f"run.threads={layout.workers * layout.threads}")
-    return Launch((*argv, *ports, *threads, "--set", f"run.data={WORK / 'data'}"), {})
+    return Launch((*argv, *ports, *threads, "--set", f"run.data={work / 'data'}"), {})
+
+
+def launch_auto(workload: str, port: int, layout: Layout) -> Launch:
+    """The same, but that the engine and its precision are chosen by the server, within a tolerance."""
+    return launch(workload, port, layout, AUTO_ENGINE, STARTED / "forwardpass-auto")
 
 
 def repository(workload: str, folder: Path = WORK, models: Path = MODELS) -> Path:

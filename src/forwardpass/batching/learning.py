@@ -8,7 +8,7 @@ from forwardpass.batching.cost import CostModel
 from forwardpass.batching.executor import Outcome
 from forwardpass.batching.forecast import Forecast, Underway
 from forwardpass.batching.policy import prefetch_at
-from forwardpass.batching.spent import Spent
+from forwardpass.batching.spent import Spent, with_way_s
 from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.timeline import BatchReport
@@ -71,9 +71,9 @@ class Learning:
         report.elements, report.padding = outcome.elements, outcome.padding
         begun, now = outcome.begun, self._clock()
         ended_s = begun + outcome.execute_s + outcome.postprocess_s
-        report.took_s = spent_s = self._spent.seconds(
-            underway.worker, begun, ended_s, before_s, sent_s=underway.sent_s, now=now, seen_s=flight.busy_s
-        )
+        own_s = self._spent.own_s(underway.worker, begun, ended_s, before_s, sent_s=underway.sent_s, now=now)
+        spent_s = with_way_s(own_s, flight.busy_s)
+        report.took_s = own_s or spent_s
         cost, ran = flight.cost, False
         for item, part in zip(items, outcome.parts, strict=True):
             if part.rows:
@@ -87,6 +87,6 @@ class Learning:
         if flight.together:
             patience_s = items[0].ticket.deadline - items[0].queued_s
             self._forecast.limits.of(flight.key).observe(
-                report.rows, cost, spent_s, left_rows=report.waiting_rows, patience_s=patience_s
+                report.rows, cost, report.took_s, left_rows=report.waiting_rows, patience_s=patience_s
             )
         return True

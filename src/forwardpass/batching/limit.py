@@ -85,6 +85,11 @@ class Limit:
         self._patience_s = 0.0
 
     @property
+    def settled(self) -> int:
+        """What it is when no other size is tried."""
+        return 1 << self._size
+
+    @property
     def rows(self) -> int:
         return 1 << (self._size if self._tried is None else self._tried)
 
@@ -144,7 +149,7 @@ class Limit:
         pace = line.pace(cost)
         gain = pace / line.pace(2.0 * cost) - 1.0
         loss = 1.0 - pace / line.pace(cost / 2.0)
-        if full and gain >= GAIN_MIN and not self._contradicted(used, used + 1):
+        if full and gain >= GAIN_MIN and not self._grew_in_vain(used):
             if 2.0 * self._share_of_time(used) <= 1.0:
                 return used + 1, f"{_percent(gain)} more done than in batches of {1 << used}"
             self.why = f"a batch of {2 << used} would take over half of the {self._patience_s:.2g} s that callers give"
@@ -167,6 +172,10 @@ class Limit:
             return Line(0.0, high.pace)
         per_cost_s = (high.pace * high.cost - low.pace * low.cost) / (high.cost - low.cost)
         return Line(high.cost * (high.pace - per_cost_s), per_cost_s)
+
+    def _grew_in_vain(self, used: int) -> bool:
+        """Whether batches of twice as many were seen to get hardly more done, whatever the line says."""
+        return self._fresh(used + 1) and self._sizes[used + 1].pace * (1.0 + GAIN_MIN / 2.0) > self._sizes[used].pace
 
     def _contradicted(self, used: int, other: int) -> bool:
         return self._recent(other) and self._sizes[other].pace > CONTRADICTED * self._sizes[used].pace

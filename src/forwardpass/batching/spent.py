@@ -4,21 +4,26 @@ WAY_S = 0.005  # to the worker and back, at least, if the event loop saw so much
 
 
 class Spent:
-    """``seconds`` is asked of a worker's batches in the order in which they ended."""
+    """Asked of a worker's batches in the order in which they ended."""
 
     def __init__(self) -> None:
         self._ended_s: dict[int, float] = {}  # by worker, when it had ended its last batch, as it says
 
-    def seconds(
-        self, worker: int, begun_s: float, ended_s: float, before_s: float, *, sent_s: float, now: float, seen_s: float
+    def own_s(
+        self, worker: int, begun_s: float, ended_s: float, before_s: float, *, sent_s: float, now: float
     ) -> float:
-        """With the way there and back: what the event loop saw (``seen_s``) beyond that, up to as much again.
-
-        Its own delays must not become the prediction, or a front that is short of time would refuse what an idle worker
-        could do. ``before_s`` went by before the model was given the batch; ``begun_s`` 0 where the worker says nothing.
-        """
+        """By its own word; 0 where there is none that can be. ``before_s`` went by before the model was given the batch."""
         if not sent_s <= begun_s <= ended_s <= now:
-            return seen_s
+            return 0.0
         own_s = ended_s - max(begun_s - before_s, self._ended_s.get(worker, 0.0))
         self._ended_s[worker] = ended_s
-        return max(own_s, min(seen_s, own_s + max(own_s, WAY_S))) if own_s > 0.0 else seen_s
+        return max(own_s, 0.0)
+
+
+def with_way_s(own_s: float, seen_s: float) -> float:
+    """With the way there and back: what the event loop saw beyond that, up to as much again.
+
+    Its own delays must not become the prediction, or a front that is short of time would refuse what an idle worker
+    could do.
+    """
+    return max(own_s, min(seen_s, own_s + max(own_s, WAY_S))) if own_s > 0.0 else seen_s

@@ -32,14 +32,15 @@ class Template:
     parent of what its children leave behind, so it is for a program of ours and not for a library in somebody else's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer_time_s: float = ANSWER_TIME_S) -> None:
+        self._answer_time_s = answer_time_s
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._left: list[subprocess.Popen[bytes]] = []
         self._asking = asyncio.Lock()
 
     def __enter__(self) -> Self:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _adopt(True)
         with suppress(OSError):  # then it is tried again for the first worker
             self._start()
         return self
@@ -54,6 +55,12 @@ class Template:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        _adopt(False)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that forks; None while there is none."""
+        return self._process.pid if self._process is not None else None
 
     async def begin(self, order: Order) -> Process:
         """Raises OSError when no process can be had, forked or spawned."""
@@ -87,7 +94,7 @@ class Template:
         told = b"\0".join((b"%d" % os.getpid(), b"%d" % order.memory_max_bytes, os.fsencode(order.folder)))
         try:
             socket.send_fds(control, [told], [order.end.fileno(), order.marks, output])
-            async with asyncio.timeout(ANSWER_TIME_S):
+            async with asyncio.timeout(self._answer_time_s):
                 answer = await asyncio.get_running_loop().sock_recv(control, PID.size)
         except (OSError, TimeoutError):
             answer = await self._last_word(control)
@@ -144,6 +151,11 @@ class Template:
             self._leave()
             with suppress(OSError):
                 self._start()
+
+
+def _adopt(yes: bool) -> None:
+    """Whether this process becomes the parent of those that its children leave behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
 
 
 class _Forked:

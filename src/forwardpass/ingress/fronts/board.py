@@ -28,7 +28,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Board:
-    """The memory itself, of the owner (row 0) and its fronts. Close it once nobody writes any more."""
+    """The memory itself, of the owner (row 0) and its fronts."""
 
     def __init__(self, rows: int, descriptor: int | None = None) -> None:
         """Made anew, or that of a ``descriptor``, which stays the caller's. Raises OSError."""
@@ -42,10 +42,12 @@ class Board:
         self.numbers = memoryview(self._memory).cast("q")
 
     def clear(self, row: int) -> None:
-        """Its process died: it holds nothing any more. What it counted since the start stays."""
+        """Its process died: it holds nothing any more, and what ran there was given up. Other counts stay."""
+        first = row * _ROW
+        self.numbers[first + _CANCELLED] += self.numbers[first + _RUNNING]
         for number in (_OPEN, _HELD, _RUNNING, _BEAT):
-            self.numbers[row * _ROW + number] = 0
-        start = (row * _ROW + _HEAD) * _WIDTH
+            self.numbers[first + number] = 0
+        start = (first + _HEAD) * _WIDTH
         self._memory.madvise(mmap.MADV_REMOVE, start, 2 * PLACES * _WIDTH)  # reads as zeros, and takes no memory
 
     def beat_s(self, row: int) -> float:
@@ -60,11 +62,6 @@ class Board:
         )
         told = {code: count for code, count in refused.items() if count}
         return HttpStatistics(connections, running, requests, cancelled, told)
-
-    def close(self) -> None:
-        self.numbers.release()
-        self._memory.close()
-        os.close(self.descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from forwardpass.ingress.listeners import Listeners
 from forwardpass.ingress.message import FrontStatistics
 
 START_TIME_S = 30.0
-SILENT_MAX_S = 10.0  # then it hangs, and is ended; so long as the owner itself went on
+SILENT_S = 2.0  # then the owner accepts in its place
+SILENT_MAX_S = 10.0  # then it hangs, and is ended
 LOOK_S = 0.5
 RESTART_DELAY_MIN_S, RESTART_DELAY_MAX_S = 0.1, 5.0
 CALM_S = 60.0  # who lived so long begins anew at once
@@ -59,7 +60,6 @@ class FrontProcess:
         self._desk: Desk | None = None
         self._gone = asyncio.Event()
         self._ending = False
-        self._began_s = 0.0
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def status(self) -> FrontStatistics:
@@ -75,6 +75,8 @@ class FrontProcess:
         """Let its requests end within the grace, then end it. May be called again with less."""
         self._ending = True
         self.say(Drain(0, grace_s))
+        if self._channel is None:  # it is not there, and need not come back
+            self._task.cancel()
         await asyncio.wait((self._task,), timeout=grace_s + LEAVE_TIME_S)
         self._task.cancel()
         await asyncio.wait((self._task,))
@@ -110,7 +112,6 @@ class FrontProcess:
                 process = await self._start(childs_end)
             self.pid = process.pid
             self._gone.clear()
-            self._began_s = self._clock()
             self._channel = Channel(end, self._take, lambda error: self._gone.set())
             self._desk = self._make_desk(self._channel)
             self._channel.say(self._opening)
@@ -137,7 +138,10 @@ class FrontProcess:
         )  # fmt: skip
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End it when it has said nothing for too long; what the owner slept through does not count."""
+        """Accept in its place while it says nothing, and end it when it has for too long.
+
+        What the owner itself slept through does not count.
+        """
         seen_s = before_s = self._clock()
         while True:
             await asyncio.sleep(LOOK_S)
@@ -146,8 +150,11 @@ class FrontProcess:
                 seen_s = now_s
             before_s = now_s
             seen_s = max(seen_s, self._board.beat_s(self._opening.row))
-            limit_s = START_TIME_S if self.state is not FrontState.READY else SILENT_MAX_S
-            if now_s - seen_s > limit_s:
+            ready = self.state is FrontState.READY
+            if ready and not self._ending:
+                accepts = self._listeners.take_back if now_s - seen_s > SILENT_S else self._listeners.lend
+                accepts(self._sock)
+            if now_s - seen_s > (SILENT_MAX_S if ready else START_TIME_S):
                 _log.error("a front hangs", extra={"event": {"front": self._opening.row, "pid": process.pid}})
                 with suppress(ProcessLookupError):
                     process.kill()
