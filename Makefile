@@ -27,6 +27,7 @@ $(MADE): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: ends after the show)
@@ -78,6 +79,7 @@ bench: examples ## what the server adds to the model, and the steps to their lib
 	$(BIN)/python bench/steps.py
 	$(BIN)/python bench/protocols.py
 	$(BIN)/python bench/overload.py
+	$(BIN)/python bench/cold.py
 
 # The first time, an environment for each peer is made.
 bench-peers: setup ## the server beside its peers on this machine, and docs/benchmarks.md from that: 25 minutes

@@ -9,13 +9,13 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +30,7 @@ START_BAR_S = 1.0
 RESTART_BAR_S = 1.0
 MEMORY_BAR_MB = 200
 SETTLED_S = 1.5  # a file that was just written is waited for, as it may still be
-POLL_S = 0.002
+POLL_S = 0.005
 LIMIT_S = 60.0
 BODY = json.dumps({"inputs": [{"name": "x", "shape": [1, 30], "datatype": "FP32", "data": [0.1] * 30}]}).encode()
 BARE = """
@@ -120,19 +120,19 @@ def server(model: Path) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
 
 
 def until_right(port: int) -> None:
-    """Ask until the answer is right; ends the benchmark when it never is."""
+    """Ask until the answer is right; ends the benchmark when it never is. Asking is cheap, as it is paid by the server's cores."""
+    request = b"POST /v2/models/tabular/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request += b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
     until = time.perf_counter() + LIMIT_S
     while time.perf_counter() < until:
-        connection = HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
         try:
-            connection.request("POST", "/v2/models/tabular/infer", BODY)
-            answer = connection.getresponse()
-            if answer.status == 200 and json.loads(answer.read())["outputs"][0]["shape"] == [1, 1]:
+            with socket.create_connection(("127.0.0.1", port), LIMIT_S) as client, client.makefile("rb") as answer:
+                client.sendall(request)
+                head, _, body = answer.read().partition(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 200") and json.loads(body)["outputs"][0]["shape"] == [1, 1]:
                 return
         except OSError:
             pass  # not yet
-        finally:
-            connection.close()
         time.sleep(POLL_S)
     sys.exit("no right answer came")
 

@@ -36,6 +36,7 @@ DEFINITION = {
     "[batch.padding]": pipeline.Padding,
     "[queue]": pipeline.Queue,
     "[sequence]": pipeline.Sequences,
+    "[cache]": pipeline.Cache,
     "[task]": pipeline.Task,
     "[workers]": pipeline.Workers,
     "[price]": pipeline.Price,

@@ -5,13 +5,21 @@ everything, so there a skip hides something. What cannot be installed may still 
 "this kernel" or "this machine".
 """
 
+import compileall
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 MAY_BE_MISSING = ("this kernel", "this machine")
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """An installed package is compiled; the servers of tests are to start as fast, whoever edited a file before."""
+    compileall.compile_dir(SOURCE, quiet=1)
 
 
 @pytest.hookimpl(wrapper=True)

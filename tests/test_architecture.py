@@ -60,6 +60,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "ingress/identity/beside.py": "a border: a defect costs one look at what the door knows",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
+    "ingress/fronts/desk.py": "a border: a defect costs one request of a front",
     "ingress/inference.py": "counts what ended, then raises again",
     "ingress/grpc/plane.py": "a border: a defect costs one request",
     "ingress/writer.py": "a border: an answer that breaks off costs one connection",

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,7 +60,7 @@ def measure(life: plan.Life, seconds: float) -> dict[str, Any]:
             if life.shares or life.rates:
                 found |= _open(server, question, life, max(cell["rate_per_s"] for cell in found["closed"]))
             found["failed"] = question.ask(port)
-    except (NotServed, OSError) as error:
+    except (NotServed, OSError, SubprocessError, StopIteration) as error:  # the next server still gets its turn
         found["failed"] = str(error)
     return found
 

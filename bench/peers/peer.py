@@ -44,7 +44,6 @@ class Peer:
     native: bool
     note: str
     layouts: Mapping[str, Layout]
-    tolerance: float = 0.0  # of its answers, where its precision is another than the others' own
     tolerance: float = 0.0  # that its answers may use beyond the workload's, absolute, because it says so
 
     @property
@@ -65,10 +64,6 @@ class Peer:
 
     def headers(self, model: str) -> Mapping[str, str]:
         return self.request(model).headers
-
-    def tolerated(self, model: str) -> float:
-        """How far an answer may be from onnxruntime's own, absolute."""
-        return self.tolerance or WORKLOADS[model].tolerance
 
     def request(self, model: str) -> Request:
         return FORMS[self.forms[model]](inputs(model))

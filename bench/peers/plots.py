@@ -51,16 +51,18 @@ def _throughput(found: Found, shown: Sequence[str]) -> Any:
         middles = {peer: value for peer, each in rates.items() if (value := middle(each)) is not None}
         names = sorted(middles, key=lambda peer: middles[peer])
         bars = panel.barh(names, [middles[name] for name in names], color=[colour_of(found, name) for name in names])
-        panel.bar_label(bars, labels=[f" {middles[name]:,.0f}" for name in names])
+        panel.bar_label(bars, labels=[f"{middles[name]:,.0f}" for name in names], padding=3)
         panel.margins(x=0.18)
         panel.set_xlabel(f"requests/s, {CONNECTIONS} connections")
         if (limit := middle(found.limit(workload))) is not None and workload != "tabular":
             panel.axvline(limit, color="black", linestyle=":", linewidth=1)
-            panel.text(limit, -0.45, "limit in process ", fontsize=7, rotation=90, va="bottom", ha="right")
+            panel.text(limit, -0.3, "limit in process ", fontsize=7, rotation=90, va="bottom", ha="right")
     return figure
 
 
 def _latency(found: Found, shown: Sequence[str]) -> Any:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     figure, panels = _panels(shown)
     for panel, workload in zip(panels, shown, strict=True):
         for peer in found.measured(workload):
@@ -76,6 +78,10 @@ def _latency(found: Found, shown: Sequence[str]) -> Any:
         panel.grid(which="major", alpha=0.3)
         if panel.lines:
             panel.set(xscale="log", yscale="log")
+            for axis in (panel.xaxis, panel.yaxis):
+                axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+                axis.set_minor_formatter(NullFormatter())
             panel.legend(fontsize=7, frameon=False)
     return figure
 

@@ -50,7 +50,7 @@ def _introduction(found: Found) -> str:
         f"{machine['day']}: {machine['cores']} cores ({machine['processor']}), {machine['memory_gib']} GiB, kernel "
         f"{machine['system']}, Python {machine['python']}, onnxruntime {machine['onnxruntime']}, load of the machine "
         f"before {machine['load_before']:.2f}. {found.raw['rounds']} rounds, {found.raw['seconds']:g} s each closed loop, "
-        f"{found.raw['took_s'] / 60:.0f} minutes in all. Medians; ± is half of what lies between the least and the most of "
+        f"{found.raw.get('took_s', 0) / 60:.0f} minutes in all. Medians; ± is half of what lies between the least and the most of "
         "the rounds, in percent of the median. Clients and servers share the cores."
     )
 

@@ -28,7 +28,6 @@ from forwardpass.ingress.endpoints.platform import Containers, Platform
 from forwardpass.ingress.endpoints.repository import ModelControl, Repository
 from forwardpass.ingress.endpoints.statistics import Statistics
 from forwardpass.ingress.endpoints.tei import TeiDescription
-from forwardpass.ingress.fronts.server import FrontedServer, Fronting
 from forwardpass.ingress.http_server import HttpServer
 from forwardpass.ingress.idempotency import KeptAnswers
 from forwardpass.ingress.identity.callers import KnownCallers
@@ -47,6 +46,7 @@ from forwardpass.settings import LOOPBACK, Settings
 from forwardpass.store.keys import KeyStore
 
 if TYPE_CHECKING:
+    from forwardpass.ingress.fronts.server import Fronting
     from forwardpass.ingress.grpc.server import GrpcServer
 
 _log = logging.getLogger("forwardpass.identity")
@@ -203,23 +203,27 @@ def http_server(
     clock: Clock,
     tls: ssl.SSLContext | None,
     in_flight: BytesInFlight | None = None,
-    fronting: Fronting | None = None,
+    fronting: "Fronting | None" = None,
 ) -> HttpServer:
     """The protocol in front of a plane, which asks it all; with ``fronting`` in several processes."""
     respond, family_of, screen, origins = plane.respond, plane.family_of, plane.screen, edge.origins
     if fronting is None:
         server = HttpServer(respond, family_of, limits, clock, tls, in_flight, screen, origins)
     else:
+        from forwardpass.ingress.fronts.server import FrontedServer
+
         server = FrontedServer(respond, family_of, limits, clock, tls, in_flight, screen, origins, fronting)
     server.begin = Direct(plane, edge, clock).begin
     return server
 
 
-def fronting_of(settings: Settings) -> Fronting | None:
+def fronting_of(settings: Settings) -> "Fronting | None":
     """Of the data plane; None where one process listens."""
-    data = settings.data
     if settings.run.fronts == 1:
         return None
+    from forwardpass.ingress.fronts.server import Fronting
+
+    data = settings.data
     tls = (data.tls_certificate, data.tls_key, settings.auth.client_ca) if data.tls_certificate else None
     return Fronting(settings.run.fronts, data.health_route, data.predict_route, tls, settings.run.log)
 

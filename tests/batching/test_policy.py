@@ -1,6 +1,6 @@
 import pytest
 
-from forwardpass.batching.policy import Release, Wait, Waiting, linger_s, prefetch_at, release
+from forwardpass.batching.policy import Release, Wait, Waiting, linger_s, prefetch_at, release, shared_rows
 from forwardpass.core.pipeline import Batch
 
 
@@ -66,3 +66,24 @@ def test_a_worker_lingers_for_the_clients_it_just_answered(
 
 def test_preprocessing_under_a_millisecond_is_never_sent_ahead() -> None:
     assert prefetch_at(10.0, 0.002, 0.0009) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "free_in_s", "fixed_s", "per_row_s", "taken"),
+    [
+        (16, [0.0], 0.001, 0.010, 16),  # nobody else
+        (16, [0.0, 0.0], 0.0, 0.010, 8),  # two that are idle: half each
+        (16, [0.0, 0.0, 0.0, 0.0], 0.0, 0.010, 4),
+        (16, [0.0, 0.04], 0.0, 0.010, 10),  # the other is free when four more have run: ten here, six there
+        (16, [0.0, 0.2], 0.0, 0.010, 16),  # later than all would be done
+        (16, [0.0, 0.0], 0.010, 0.0001, 16),  # half of it takes nearly as long as all
+        (16, [0.0, 0.0], 0.001, 0.0, 16),
+        (1, [0.0, 0.0], 0.0, 0.010, 1),
+        (16, [0.05, 0.0], 0.0, 0.010, 6),  # sent ahead: it begins when the other has run five
+    ],
+)
+def test_what_waits_is_shared_with_a_worker_that_is_free_soon_where_all_is_done_sooner_so(
+    rows: int, free_in_s: list[float], fixed_s: float, per_row_s: float, taken: int
+) -> None:
+    """Expected by hand: both end at the same time."""
+    assert shared_rows(rows, free_in_s, fixed_s, per_row_s) == taken

@@ -32,7 +32,7 @@ def test_what_matters_is_asked_of_the_peers_that_matter() -> None:
     by_name = {peer.name: set(peer.models) for peer in ALL}
     for name in ("triton", "mosec", "fastapi"):
         assert {"tabular", "minilm", "image", "cascade"} <= by_name[name]
-    assert all("tabular" in models for models in by_name.values())
+    assert all("tabular" in models for name, models in by_name.items() if name != "forwardpass-auto")
 
 
 @pytest.mark.parametrize(("peer", "model"), ASKED, ids=lambda each: getattr(each, "name", each))
@@ -57,7 +57,7 @@ def test_all_peers_run_the_same_onnxruntime() -> None:
 
 def test_a_command_serves_the_port_it_is_told() -> None:
     for peer, model in ASKED:
-        if peer.name in ("forwardpass", "triton"):
+        if peer.name in ("forwardpass", "forwardpass-auto", "triton"):
             continue  # they write a repository first: see below
         launch = peer.command(model, 4711, Layout(2, 1, 7))
         assert "4711" in (*launch.argv, *launch.environment.values())

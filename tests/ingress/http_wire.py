@@ -33,7 +33,7 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 class Served:
     """What the server handed to ``respond``, and the server itself."""
 
-    server: HttpServer
+    server: Any  # HttpServer, or several processes together
     loop: asyncio.AbstractEventLoop
     requests: list[HttpRequest] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -55,7 +55,11 @@ class Together:
 
     def __getattr__(self, name: str) -> Any:
         told = self._server.statistics()
-        return getattr(told, name) if name in ("running", "requests", "cancelled", "refused") else getattr(self._server, name)
+        return (
+            getattr(told, name)
+            if name in ("running", "requests", "cancelled", "refused")
+            else getattr(self._server, name)
+        )
 
 
 async def echo(request: HttpRequest) -> HttpAnswer:
@@ -87,10 +91,12 @@ def serving(
         return answer
 
     family_of = family_of or Table(routes_of("data")).family
-    server = HttpServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins)
+    server: Any = HttpServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins)
     if FRONTS > 1 and not (tls or path or plain_loop):
         fronting = Fronting(FRONTS, "", "", None, "json")
-        server = Together(FrontedServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins, fronting))
+        server = Together(
+            FrontedServer(keep, family_of, limits, monotonic_s, tls, in_flight, screen, origins, fronting)
+        )
     served = Served(server, loop)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -1,7 +1,6 @@
 """Ray Serve: one replica that batches, behind one proxy."""
 
 import os
-import signal
 from typing import Any
 
 import ray
@@ -28,7 +27,4 @@ class Served:
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": int(os.environ["PORT"])})
-    serve.run(Served.bind())  # type: ignore[attr-defined]  # the decorator has made a deployment of the class
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
-    serve.shutdown()
-    ray.shutdown()
+    serve.run(Served.bind(), blocking=True)  # type: ignore[attr-defined]  # the decorator has made it a deployment

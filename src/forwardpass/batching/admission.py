@@ -112,9 +112,9 @@ class Admission:
         lower = leaving[0].rank > newcomer.items[0].rank
         whom = "more urgent work" if lower else "a tenant that holds less of it"
         text = f"queue: it is full, and this request made room for {whom}"
-        leaving[0].ticket.finish(Failed(Code.SHED, text, retry_after_s=retry_after_s(wait_s)))
-        for item in leaving:
+        for item in leaving:  # before it is told, and forgets what still waits for it
             self._contents.leave(item)
+        leaving[0].ticket.finish(Failed(Code.SHED, text, retry_after_s=retry_after_s(wait_s)))
 
     def _full(self, newcomer: Newcomer, wait_s: float) -> Failed:
         rows, size = (held + more for held, more in zip(self._held(), (newcomer.rows, newcomer.bytes), strict=True))

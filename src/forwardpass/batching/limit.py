@@ -30,6 +30,10 @@ KNOWN_BATCHES = 8
 KEPT_BATCHES = 24
 RECENT_BATCHES = 64
 """What was seen last so many batches ago is no reason for a change: it is tried again before."""
+ANOTHER_PACE = 1.5
+"""So many times as fast or as slow as just before, by the median, a model is another one."""
+VAIN_BATCHES = 200
+"""So long it does not grow again to a size that had hardly got more done."""
 FRESH_BATCHES = 512
 """What was seen last so many batches ago is tried again in any case."""
 REST_BATCHES = 8
@@ -99,7 +103,11 @@ class Limit:
             return
         self._batches += 1
         size = (rows - 1).bit_length()
-        self._sizes.setdefault(size, _Size()).add(self._batches, cost, seconds + HAND_OFF_S)
+        seen = self._sizes.setdefault(size, _Size())
+        before = seen.pace if len(seen.batches) >= KNOWN_BATCHES else 0.0
+        seen.add(self._batches, cost, seconds + HAND_OFF_S)
+        if before and not before / ANOTHER_PACE < seen.pace < before * ANOTHER_PACE:
+            self._begin_anew(size, seen)
         self._patience_s += (patience_s - self._patience_s) * (0.1 if self._patience_s else 1.0)
         if self._tried is not None:
             self._judge_trial(self._tried)
@@ -108,6 +116,11 @@ class Limit:
         self._full = self._full + 1 if left_rows > 0 and size == self._size else 0
         if self._batches >= self._rests_until:
             self._decide(min(self._size, max(self._lately)))
+
+    def _begin_anew(self, size: int, seen: _Size) -> None:
+        """The model is another one now, or its machine: what was seen of other sizes says nothing any more."""
+        self._sizes = {size: seen}
+        self._rest, self._rests_until = REST_BATCHES, self._batches
 
     def _judge_trial(self, size: int) -> None:
         """It ends once enough such batches were seen, or none come about."""
@@ -138,10 +151,10 @@ class Limit:
         if found is None:
             return
         size, why = found
-        if self._recent(lever):
-            self._enter(size, why)
-        else:
+        if not self._recent(lever):
             self._try(lever)
+        else:
+            self._enter(size, why)
 
     def _better(self, used: int, line: Line, *, full: bool) -> tuple[int, str] | None:
         """A better size, and why. Where there is none, ``why`` says it of this one."""
@@ -175,7 +188,12 @@ class Limit:
 
     def _grew_in_vain(self, used: int) -> bool:
         """Whether batches of twice as many were seen to get hardly more done, whatever the line says."""
-        return self._fresh(used + 1) and self._sizes[used + 1].pace * (1.0 + GAIN_MIN / 2.0) > self._sizes[used].pace
+        above = self._sizes.get(used + 1)
+        return (
+            above is not None
+            and self._fresh(used + 1, VAIN_BATCHES)
+            and above.pace * (1.0 + GAIN_MIN) > self._sizes[used].pace
+        )
 
     def _contradicted(self, used: int, other: int) -> bool:
         return self._recent(other) and self._sizes[other].pace > CONTRADICTED * self._sizes[used].pace

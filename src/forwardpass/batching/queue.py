@@ -115,13 +115,13 @@ class Queue:
         for item in taken:
             contents.leave(item)
             item.take()
+        for item in (*over, *late):  # all of them before anybody is told, who forgets what still waits for it
+            contents.leave(item)
         for item in over:
             item.ticket.finish(Failed(Code.DEADLINE_EXCEEDED, "the deadline passed before the request was run"))
-            contents.leave(item)
         for item in late:
             text = "queue: more waits than predicted, and the answer would come after the deadline"
             item.ticket.finish(Failed(Code.SHED, text, retry_after_s=retry_after_s(filling.ready_in_s)))
-            contents.leave(item)
         return taken
 
     def predicted_wait_s(self) -> float:

@@ -95,7 +95,7 @@ class SequenceTable:
         Raises Refused unknown_field, batch_too_large, sequence_not_found; Failed sequences_full, sequence_lost,
         queue_full, deadline_exceeded.
         """
-        limits = self._kept_here()
+        limits = self.limits_here()
         if request.rows != 1:
             text = f"sequence_id: a request of a sequence has 1 row; {request.rows} were sent"
             raise Refused(Code.BATCH_TOO_LARGE, text, field="sequence_id")
@@ -156,7 +156,7 @@ class SequenceTable:
 
         Raises Refused unknown_field, sequence_not_found; Failed queue_full, deadline_exceeded.
         """
-        limits, turn = self._kept_here(), request.sequence
+        limits, turn = self.limits_here(), request.sequence
         assert turn is not None, "it names a sequence"
         key = (request.tenant, turn.id)
         sequence = self._find(key, Turn(turn.id), limits)
@@ -169,7 +169,8 @@ class SequenceTable:
         if not there:  # the one before was its last
             raise _not_found(turn, limits)
 
-    def _kept_here(self) -> Sequences:
+    def limits_here(self) -> Sequences:
+        """Raises Refused unknown_field where no sequences are kept."""
         if self._limits is None:
             text = "sequence_id: this pipeline keeps nothing from one request to the next (it has no [sequence])"
             raise Refused(Code.UNKNOWN_FIELD, text, field="sequence_id")

@@ -41,8 +41,9 @@ class Sharing(Protocol):
 class Ticket:
     """Collects the parts of one request. ``finish`` is the only way to end it, and only its first call counts.
 
-    ``then`` is called once, when all parts are in or a Failure has ended it (``failure`` says which). ``await
-    ticket.ended`` is the same for who waits; a caller that stops waiting ends it too.
+    ``then`` is called once, when all parts are in or a Failure has ended it (``failure`` says which): at once, wherever
+    that is, so it puts nothing into a queue that sheds or is past its deadline. ``await ticket.ended`` is the same for
+    who waits; a caller that stops waiting ends it too.
     """
 
     __slots__ = ("_ended", "_future", "_missing", "_parts", "deadline", "failure", "request", "sharing", "then")
@@ -106,7 +107,8 @@ class Ticket:
         if self._future is not None:
             self._tell(self._future)
         if self.then is not None:
-            self.then(self)
+            then, self.then = self.then, None  # it holds whoever holds this
+            then(self)
 
     def _tell(self, future: "asyncio.Future[None]") -> None:
         if self.failure is None:

@@ -10,10 +10,11 @@ from forwardpass.core.tensor import Tensor
 ENTRY_BYTES = 640
 """What an entry takes beside its bytes: its key, its places in the shelf, and the objects that it is made of."""
 TENSOR_BYTES = 320
+SHAPE_BYTES = 64
 NOTE_BYTES = 800
 
 
-class Kept(msgspec.Struct):
+class Kept(msgspec.Struct, gc=False):
     """One item's answer: complete, and its own copy of the bytes, which nobody can change."""
 
     rows: int
@@ -25,5 +26,9 @@ class Kept(msgspec.Struct):
     @property
     def bytes_total(self) -> int:
         """What it takes of the memory."""
-        outputs = sum([len(each.data) + TENSOR_BYTES + 64 * len(each.shapes) for each in self.outputs])
-        return ENTRY_BYTES + outputs + sum([NOTE_BYTES + 2 * len(repr(note.value)) for note in self.notes])
+        total = ENTRY_BYTES
+        for output in self.outputs:
+            total += len(output.data) + TENSOR_BYTES + SHAPE_BYTES * len(output.shapes)
+        for note in self.notes:
+            total += NOTE_BYTES + 2 * len(repr(note.value))
+        return total

@@ -28,8 +28,9 @@ class Shelf:
         self.purges = 0
         self._shelves = shelves
         self._bytes_max = bytes_max
+        self._entry_bytes_max = min(bytes_max, shelves.bytes_max)
         self.ttl_s = ttl_s
-        self._entries: OrderedDict[bytes, tuple[Kept, int]] = OrderedDict()
+        self._entries: OrderedDict[bytes, Kept] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -42,7 +43,7 @@ class Shelf:
         found = self._entries.get(key)
         if found is None:
             return None
-        age_s = now - found[0].made_s
+        age_s = now - found.made_s
         if age_s >= self.ttl_s:
             self.expired += 1
             self._drop(key)
@@ -50,19 +51,19 @@ class Shelf:
         if age_s > age_s_max:
             return None
         self._entries.move_to_end(key)
-        return found[0]
+        return found
 
     def keep(self, key: bytes, kept: Kept, now: float) -> None:
         """Keep it; others go for it. One that alone is too large, or too old, is not kept."""
-        size = kept.bytes_total
         if key in self._entries:
             self._drop(key)
-        if size > min(self._bytes_max, self._shelves.bytes_max) or now - kept.made_s >= self.ttl_s:
+        size = kept.bytes_total
+        if size > self._entry_bytes_max or now - kept.made_s >= self.ttl_s:
             return
         self._sweep(now)
         while self.bytes + size > self._bytes_max:
             self.evict()
-        self._entries[key] = kept, size
+        self._entries[key] = kept
         self.bytes += size
         self._shelves.took(size)
 
@@ -82,18 +83,18 @@ class Shelf:
 
     def oldest_s(self) -> float | None:
         """When the oldest was made, of those LOOKED_AT that nobody asked for the longest."""
-        return min([kept.made_s for kept, _ in islice(self._entries.values(), LOOKED_AT)], default=None)
+        return min([kept.made_s for kept in islice(self._entries.values(), LOOKED_AT)], default=None)
 
     def _sweep(self, now: float) -> None:
         for _ in range(min(SWEPT, len(self._entries))):
-            key, (kept, _) = next(iter(self._entries.items()))
-            if now - kept.made_s < self.ttl_s:
+            key = next(iter(self._entries))
+            if now - self._entries[key].made_s < self.ttl_s:
                 return
             self.expired += 1
             self._drop(key)
 
     def _drop(self, key: bytes) -> None:
-        _, size = self._entries.pop(key)
+        size = self._entries.pop(key).bytes_total
         self.bytes -= size
         self._shelves.took(-size)
 

@@ -143,7 +143,7 @@ class Cache:
 class Workers:
     """The processes that run this version."""
 
-    count: int = 1  # processes; the version's threads are shared among them
+    count: int = 1  # processes; the version's threads are shared among them; 0 = as many as are quickest, found at load
     memory_max_mb: int = 8192  # address space; an allocation past it fails inside the worker
     batch_limit_s: float = 60.0  # a batch that runs longer loses its worker
     load_limit_s: float = 120.0  # a load that takes longer fails

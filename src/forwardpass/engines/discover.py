@@ -5,7 +5,8 @@ Looking an engine up imports its small module, never its runtime: that happens i
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
 from forwardpass.core.errors import Code, Misconfigured
@@ -46,12 +47,12 @@ class EngineKind:
 
 def engine_names() -> list[str]:
     """The engines installed, sorted."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted({entry.name for entry in _entries()})
 
 
 def engine_kind(name: str) -> EngineKind:
     """The engine of this name. Raises Misconfigured when none is installed or what is installed is no EngineKind."""
-    for entry in entry_points(group=GROUP, name=name):
+    for entry in _entries().select(name=name):
         kind = entry.load()
         if isinstance(kind, EngineKind):
             return kind
@@ -59,3 +60,9 @@ def engine_kind(name: str) -> EngineKind:
     raise Misconfigured(
         Code.DEFINITION_INVALID, f"no engine {name!r}; installed: {', '.join(engine_names()) or 'none'}"
     )
+
+
+@cache
+def _entries() -> EntryPoints:
+    """Read once: looking through all installed packages takes 10 ms, and a process keeps what it has imported of them."""
+    return entry_points(group=GROUP)

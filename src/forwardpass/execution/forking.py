@@ -18,6 +18,7 @@ PID = struct.Struct("<i")
 DESCRIPTORS = 3  # standard input, the board, standard output
 MARKS = 3  # the board's in a worker
 ORDER_BYTES_MAX = 65_536
+USUAL_ENGINE = "onnxruntime"
 
 
 def main() -> None:
@@ -25,9 +26,11 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    import forwardpass.engines.onnxruntime
-    import forwardpass.execution.worker  # noqa: F401 - here already when a worker imports it
+    import forwardpass.execution.reference
+    import forwardpass.execution.worker  # noqa: F401 - here already when a worker imports them
+    from forwardpass.engines.discover import engine_kind
 
+    engine_kind(USUAL_ENGINE)
     if not _is_single():
         sys.exit("a library has threads that outlive a fork")
     gc.collect()

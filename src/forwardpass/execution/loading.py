@@ -8,6 +8,7 @@ from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Failure, Misconfigured, encodable
 from forwardpass.execution import wire
 from forwardpass.execution.choosing import tried
+from forwardpass.execution.layout import best_layout
 from forwardpass.execution.plan import Plan, build
 from forwardpass.execution.selftest import SelfTest, rows_alone, warm_up
 from forwardpass.execution.wire import Kind, Load, Loaded, RefusedLoad
@@ -29,6 +30,9 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
         else:
             alone, tested = tried(bare, rows_max)
         plan.independent = tested.independent
+        workers, layout = load.version.definition.workers.count, ""
+        if not workers:
+            workers, layout = best_layout(load.version, bare, alone, load.threads)
         warnings = [*plan.warnings, *warm_up(bare, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
@@ -45,7 +49,7 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
     signature = replace(plan.signature, batched=plan.batched, fixed_rows=plan.fixed_rows)
     loaded = Loaded(
         signature, plan.platform, tested.independent, tested.bitwise, tested.max_difference, tested.reason,
-        warnings, plan.settings, monotonic_s() - started,
+        warnings, plan.settings, monotonic_s() - started, workers, layout,
     )  # fmt: skip
     send(Kind.LOADED, wire.encode(loaded))
     return plan

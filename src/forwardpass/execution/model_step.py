@@ -10,7 +10,6 @@ from forwardpass.core.pipeline import Field, Options
 from forwardpass.core.tensor import DATATYPES
 from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
 from forwardpass.engines.protocol import ModelFile
-from forwardpass.execution import reference
 from forwardpass.execution.binding import ALL, Bound, Rows, bind, fail_unfit
 from forwardpass.execution.carried import Carried
 from forwardpass.execution.groups import predicted
@@ -179,6 +178,8 @@ class ModelStep:
             return self._shared[key]
         self._owner = True
         if self.known is None:
+            from forwardpass.execution import reference  # in a worker only: it brings numpy's generators
+
             model, self.warnings = reference.load(kind, file)
         else:
             model = Model(kind.make(), replace(file, options={name: self.known[name] for name in file.options}))

@@ -83,6 +83,8 @@ class Loaded(msgspec.Struct, array_like=True, frozen=True):
     warnings: list[str]
     settings: list[dict[str, Any]]
     load_s: float
+    workers: int = 1  # as many as are best, where the version leaves that open,
+    layout: str = ""  # and why
 
 
 class RefusedLoad(msgspec.Struct, array_like=True, frozen=True):

@@ -7,6 +7,8 @@ is not calm, a row fails, a worker dies), each of its members is answered by its
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from forwardpass.batching.ticket import Ticket
@@ -15,10 +17,10 @@ from forwardpass.core.errors import Code, Failure
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialects.envelope import answer_headers
-from forwardpass.ingress.dialects.v2_repeated import texts_of
+from forwardpass.ingress.dialects.v2_repeated import Repeated, texts_of
 from forwardpass.ingress.framing import Head, opening_of
 from forwardpass.ingress.serving import Asker, Waiting
-from forwardpass.pipeline.handle import Begun
+from forwardpass.pipeline.begun import Begun, begin
 from forwardpass.rollout.variant import Variant
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ MEMBERS_MAX = 256
 TOLD = frozenset((Code.DEADLINE_EXCEEDED, Code.SHED, Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE))
 """How a bundle may end that is every member's end; after any other each runs by itself."""
 LOST = frozenset((Code.WORKER_CRASHED, Code.WORKER_HUNG))
+APART_S = 1.0
+"""What came apart once it had run was run twice: so long bodies of that form come in one by one."""
 
 _log = logging.getLogger("forwardpass.ingress")
 
@@ -57,10 +61,10 @@ class Member(Waiting):
 class Bundle:
     """Members of one pass, until they are told."""
 
-    def __init__(self, direct: "Direct", variant: Variant, asked: "Asked", caller: Caller) -> None:
+    def __init__(self, direct: "Direct", variant: Variant, repeated: Repeated, caller: Caller) -> None:
         self._direct = direct
         self._variant = variant
-        self._asked = asked
+        self._repeated = repeated
         self._caller = caller
         self._begun: Begun | None = None
         self._waiting = 0
@@ -71,88 +75,91 @@ class Bundle:
         """Its client went away: that is written down when the others are told, or when none is left."""
         self._waiting -= 1
         if not self._waiting and self._begun is not None:
-            self._direct.handle.leave(self._begun)
+            self._begun.leave()
 
     def begin(self) -> None:
         """All members of the pass are here."""
         here = [place for place, member in enumerate(self.members) if not member.left]
         if len(here) < len(self.members):
-            for member in self.members:
-                if member.left:
-                    self._direct.gone(self._variant, self._asked, self._caller, member)
+            self._each(lambda member: None)
             self.members = [self.members[place] for place in here]
             self.texts = [self.texts[place] for place in here]
         self._waiting = len(self.members)
         if len(self.members) < 2 or not self._variant.calm(len(self.members)) or not self._together():
-            self._apart()
+            self._each(self._alone)
 
     def _together(self) -> bool:
         """Whether they have been begun."""
-        direct, variant, repeated = self._direct, self._variant, self._asked.repeated
-        assert repeated is not None, "what bundles are made of"
-        column = repeated.rows(self.texts)
+        direct, variant, count = self._direct, self._variant, len(self.members)
+        column = None if variant.ended else self._repeated.rows(self.texts)
         if column is None:
             return False
-        received_s = self.members[0].received_s
-        request = Request("", [column], len(self.members), Timeline(received_s), caller=self._caller)
+        request = Request("", [column], count, Timeline(self.members[0].received_s), caller=self._caller)
         request.timeline.decoded = direct.clock()
-        variant.enter(len(self.members))
+        variant.enter(count)
         try:
             direct.inference.refuse_work()
-            self._begun = direct.handle.begin(variant, request, direct.handle.open(variant, request), len(self.members))
-        except Failure:
-            variant.exit(len(self.members))
+            entry = direct.handle.books.open(variant, request)
+            self._begun = begin(direct.handle, variant, request, entry, count)
+        except Exception as error:  # a border: a defect is found by each of them, with its answer
+            if not isinstance(error, Failure):
+                _log.exception("a bundle could not be begun")
+            variant.exit(count)
             return False
         self._begun.ticket.then = self._ended
         return True
 
     def _ended(self, ticket: Ticket) -> None:
-        begun, direct = self._begun, self._direct
+        begun = self._begun
         assert begun is not None, "it was begun"
         try:
-            try:
-                answer = direct.handle.end(begun)
-            finally:
-                self._variant.exit(len(self.members))
-            if answer.failures or answer.notes or answer.tokens:
-                self._apart()
-            else:
-                self._tell(begun, answer)
+            told = self._tell(begun, begun.end())
         except Failure as failure:
-            if failure.code in TOLD:
-                self._fail(failure)
-            else:
-                if failure.code in LOST:
-                    self._variant.quarantine.suspect_rows(begun.items)
-                self._apart()
+            told = failure.code in TOLD
+            if told:
+                self._each(partial(self._fail, error=failure))
+            elif failure.code in LOST:
+                self._variant.quarantine.suspect_rows(begun.items)
         except Exception:  # a border: a defect of ours must not cost the batch that these were in
             _log.exception("a bundle could not be told")
-            self._apart()
+            told = False
+        if not told:
+            self._each(self._alone)
+        self._variant.exit(len(self.members))  # not before: a version that drains waits for those that run again
+        self.members = []  # they hold this
 
-    def _tell(self, begun: Begun, answer: Answer) -> None:
-        direct, version, members = self._direct, self._variant.version, self.members
-        ids = direct.ids.some(len(members))
+    def _tell(self, begun: Begun, answer: Answer) -> bool:
+        """Whether they have been told; where anything is to be said of one row, each is to have an answer of its own."""
+        if any(part.failures or part.notes or part.tokens for part in begun.entry.parts):
+            self._repeated.apart_until_s = self._direct.clock() + APART_S
+            return False
+        version, members = self._variant.version, self.members
+        ids = self._direct.ids.some(len(members))
         texts = texts_of(answer, version, ids)
         opening = opening_of(answer_headers(ids[0], version)[1:])
         left = [member.left for member in members]
-        direct.handle.close_alike(begun, ids, [member.received_s for member in members], left)
+        begun.close_alike(ids, [member.received_s for member in members], left)
         for member, id, text in zip(members, ids, texts, strict=True):
             if not member.left:
                 member.asker.tell_row(opening, id, text)
+        return True
 
-    def _fail(self, failure: Failure) -> None:
+    def _each(self, answer: Callable[["Member"], None]) -> None:
+        """Those who have left are written down."""
         for member in self.members:
-            if member.left:
-                self._direct.gone(self._variant, self._asked, self._caller, member)
-            else:
-                self._direct.fail(self._variant, self._asked, self._caller, member, failure)
+            try:
+                if member.left:
+                    self._direct.gone(self._variant, self._caller, member)
+                else:
+                    answer(member)
+            except Exception as error:  # a border: a defect with one is not the others'
+                self._fail(member, error)
 
-    def _apart(self) -> None:
-        for member in self.members:
-            if member.left:
-                self._direct.gone(self._variant, self._asked, self._caller, member)
-            else:
-                self._direct.alone(member)
+    def _alone(self, member: "Member") -> None:
+        self._direct.alone(self._variant, self._caller, member)
+
+    def _fail(self, member: "Member", error: Exception) -> None:
+        self._direct.fail(self._variant, self._caller, member, error)
 
 
 class Bundles:
@@ -160,7 +167,7 @@ class Bundles:
 
     def __init__(self, direct: "Direct") -> None:
         self._direct = direct
-        self._open: dict[tuple[object, ...], Bundle] = {}
+        self._open: dict[tuple[Repeated, Caller], Bundle] = {}
         self._all: list[Bundle] = []
 
     def join(
@@ -174,12 +181,14 @@ class Bundles:
         received_s: float,
         asker: Asker,
     ) -> Member:
-        key = (asked.repeated, caller.tenant, caller.id)
+        repeated = asked.repeated
+        assert repeated is not None, "what bundles are made of"
+        key = (repeated, caller)
         bundle = self._open.get(key)
         if bundle is None or len(bundle.members) >= MEMBERS_MAX:
             if not self._all:
                 asyncio.get_running_loop().call_soon(self._begin)
-            bundle = self._open[key] = Bundle(self._direct, variant, asked, caller)
+            bundle = self._open[key] = Bundle(self._direct, variant, repeated, caller)
             self._all.append(bundle)
         member = Member(bundle, head, body, received_s, asker)
         bundle.members.append(member)

@@ -6,12 +6,14 @@ is not plain (a stream, a compressed body, a turn in a sequence, a judge, quotas
 """
 
 import asyncio
+import logging
+from collections.abc import Coroutine
 from contextlib import suppress
 
 from forwardpass.batching.ticket import Ticket
 from forwardpass.core.caller import ANONYMOUS, Caller
 from forwardpass.core.clock import Clock, RandomIds
-from forwardpass.core.errors import Failure, Refused
+from forwardpass.core.errors import Refused
 from forwardpass.core.off_loop import OFF_LOOP_BYTES_MIN, at_once
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
@@ -28,9 +30,11 @@ from forwardpass.ingress.inference import work_of
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import Match, Route
 from forwardpass.ingress.serving import Answering, Asker, Waiting
+from forwardpass.pipeline.begun import Begun, begin
 from forwardpass.pipeline.books import Entry
-from forwardpass.pipeline.handle import Begun
 from forwardpass.rollout.variant import Variant
+
+_log = logging.getLogger("forwardpass.ingress")
 
 
 class Asked:
@@ -78,14 +82,18 @@ class Direct:
 
     def begin(self, head: Head, body: bytes, received_s: float, asker: Asker) -> Answering | Waiting | None:
         """None where ``DataPlane.respond`` must be asked; then nothing has been taken or counted."""
-        asked: Asked | None = head.asked
-        if asked is not None and asked.repeated is not None:
-            member = self._member(asked, head, body, received_s, asker)
-            if member is not None:
-                return member
-        return self.single(head, asker.request(head, body, received_s), asker)
+        try:
+            asked: Asked | None = head.asked
+            if asked is not None and asked.repeated is not None:
+                member = self._member(asked, head, body, received_s, asker)
+                if member is not None:
+                    return member
+            return self._single(head, asker.request(head, body, received_s), asker)
+        except Exception:  # a border: it is answered the long way
+            _log.exception("a request could not be begun")
+            return None
 
-    def single(self, head: Head, http: HttpRequest, asker: Asker) -> Answering | Waiting | None:
+    def _single(self, head: Head, http: HttpRequest, asker: Asker) -> Answering | Waiting | None:
         """The same of one that is in no bundle."""
         asked = head.asked
         if asked is None:
@@ -98,6 +106,11 @@ class Direct:
         caller = self._caller(asked, http)
         if caller is None:
             return None
+        return self._exchange(asked, variant, caller, http, asker)
+
+    def _exchange(
+        self, asked: Asked, variant: Variant, caller: Caller, http: HttpRequest, asker: Asker
+    ) -> "Answering | Exchange":
         trace = None if asked.quiet else trace_of(http.headers)
         call = Call(http, asked.match, self.ids.next(), Timeline(http.received_s), trace, caller, asked=asked)
         return Exchange(self, variant, call, asker).begun()
@@ -106,6 +119,8 @@ class Direct:
         """Of a bundle, where this is a body that was read before but for its numbers, and its head is as short."""
         repeated = asked.repeated
         if repeated is None or not asked.short or (text := repeated.numbers(body)) is None:
+            return None
+        if received_s < repeated.apart_until_s:
             return None
         variant = self.handle.routes.ready(asked.pipeline, asked.number)
         if variant is None or repeated.signature is not variant.signature or not variant.direct:
@@ -121,30 +136,30 @@ class Direct:
             asked.interned = asked.repeated = repeated = repeated.interned(variant.repeated)
         return self._bundles.join(variant, asked, caller or ANONYMOUS, text, head, body, received_s, asker)
 
-    def alone(self, member: Member) -> None:
-        """Answer a member of a bundle by itself."""
+    def alone(self, variant: Variant, caller: Caller, member: Member) -> None:
+        """Answer a member of a bundle by itself: by the version and for the caller that it came in for."""
         http = member.asker.request(member.head, member.body, member.received_s)
-        answering = self.single(member.head, http, member.asker)
+        answering = self._exchange(member.head.asked, variant, caller, http, member.asker)
         if isinstance(answering, Waiting):
             member.alone = answering
         else:
-            member.asker.tell(self.plane.respond(http) if answering is None else answering)
+            member.asker.tell(answering)
 
-    def fail(self, variant: Variant, asked: Asked, caller: Caller, member: Member, failure: Failure) -> None:
+    def fail(self, variant: Variant, caller: Caller, member: Member, error: Exception) -> None:
         """That is the end of a member of a bundle."""
         http = member.asker.request(member.head, member.body, member.received_s)
-        id, route = self.ids.next(), asked.route
-        self._entry(variant, caller, id, member).close(failure)
-        answer = told(failure, http, route, route.family, id)
+        id, route = self.ids.next(), member.head.asked.route
+        self._entry(variant, caller, id, member).close(error)
+        answer = told(error, http, route, route.family, id)
         self.plane.mark(answer, http, route, route.family, id, None)
         member.asker.tell(answer)
 
-    def gone(self, variant: Variant, asked: Asked, caller: Caller, member: Member) -> None:
+    def gone(self, variant: Variant, caller: Caller, member: Member) -> None:
         """A member of a bundle left before it was told."""
         self._entry(variant, caller, self.ids.next(), member).close(asyncio.CancelledError())
 
     def _entry(self, variant: Variant, caller: Caller, id: str, member: Member) -> Entry:
-        return self.handle.open(variant, Request(id, [], 1, Timeline(member.received_s), caller=caller))
+        return self.handle.books.open(variant, Request(id, [], 1, Timeline(member.received_s), caller=caller))
 
     def _asked(self, head: Head, http: HttpRequest) -> Asked:
         """Without a dialect where it is not plain, whatever the body."""
@@ -154,6 +169,7 @@ class Direct:
                 self.edge.origins.check(http.headers, http.peer)
                 quiet = b"traceparent" not in http.headers and b"x-request-id" not in http.headers
                 quiet = quiet and self.edge.quiet and not self.edge.origins.headers(http.headers)
+                quiet = quiet and not (self.edge.compress_bytes_min and b"accept-encoding" in http.headers)
                 return Asked(*found, head, quiet)
         return Asked(None, None, head, False)
 
@@ -165,9 +181,10 @@ class Direct:
         caller: Caller | None = asked.caller
         if asked.changes != identity.changes or caller is None or not identity.holds(caller):
             asked.changes = identity.changes
-            caller = asked.caller = identity.known(http)
-        if caller is None or not caller.may(asked.route.scope, asked.pipeline):
-            return None
+            caller = identity.known(http)
+            if caller is not None and not caller.may(asked.route.scope, asked.pipeline):
+                caller = None
+            asked.caller = caller
         return caller
 
 
@@ -201,8 +218,8 @@ class Exchange(Waiting):
             request.timeline.decoded = direct.clock()
             if http.admission is not None and http.admission.charges:
                 at_once(direct.inference.charge(http.admission, variant, request))
-            entry = direct.handle.open(variant, request, http.admission)
-            self._begun = begun = direct.handle.begin(variant, request, entry)
+            entry = direct.handle.books.open(variant, request, http.admission)
+            self._begun = begun = begin(direct.handle, variant, request, entry)
         except Exception as error:  # a border: a defect of ours costs this request only
             if entry is None:
                 direct.inference.count(error)
@@ -211,27 +228,38 @@ class Exchange(Waiting):
             self._over()
             return self._failed(error)
         if begun.ticket.done:
-            return self._answering(begun)
-        begun.ticket.then = self._ended
+            answering = self._answering(begun)
+            if isinstance(answering, HttpAnswer):
+                return answering
+            asyncio.get_running_loop().call_soon(self._tell, answering)  # who leaves before that must be heard here
+        else:
+            begun.ticket.then = self._ended
         return self
 
     def leave(self) -> None:
         self._left = True
         begun = self._begun
-        assert begun is not None, "it was begun"
-        self._direct.handle.leave(begun)
+        if begun is None or not self._entered:
+            return  # all is said, but for what is being compressed
+        begun.leave()
         begun.variant.forget(begun.items, begun.ticket)
         begun.entry.close(asyncio.CancelledError())
         self._over()
 
     def _ended(self, ticket: Ticket) -> None:
         if not self._left and self._begun is not None:
-            self._asker.tell(self._answering(self._begun))
+            self._tell(self._answering(self._begun))
+
+    def _tell(self, answering: Answering) -> None:
+        if not self._left:
+            self._asker.tell(answering)
+        elif isinstance(answering, Coroutine):
+            answering.close()
 
     def _answering(self, begun: Begun) -> Answering:
         """The answer, once the ticket is done; what takes long of it is left to be awaited."""
         try:
-            answer = self._direct.handle.end(begun)
+            answer = begun.end()
             if work_of(answer) >= OFF_LOOP_BYTES_MIN:
                 return self._late(begun, answer)
             encoded = self._encoded(begun, answer)
@@ -284,6 +312,7 @@ class Exchange(Waiting):
 
     def _over(self) -> None:
         if self._entered:
+            self._entered = False
             self._variant.exit()
         self._call.http.leave()
 

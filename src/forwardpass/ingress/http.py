@@ -13,16 +13,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.ingress.connections import LINGER_S, ends_of
-from forwardpass.ingress.framing import Head, Opening, refusal_of
+from forwardpass.ingress.ending import Ending
+from forwardpass.ingress.framing import Head, refusal_of
 from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
-from forwardpass.ingress.serving import Answering, Serving, Waiting
+from forwardpass.ingress.serving import Serving
+from forwardpass.ingress.short import Begun, Short
 from forwardpass.ingress.splitter import Splitter
 from forwardpass.ingress.writer import AnswerWriter
 
@@ -42,22 +43,13 @@ class _Whole(NamedTuple):
     refusal: Failure | None
 
 
-class _Begun(NamedTuple):
-    """A request that is answered without the task; in the line once its answer still has to be awaited, or written long."""
-
-    head: Head
-    size: int
-    waiting: Waiting | None
-    answering: Answering | None = None
-
-
 class HttpConnection(asyncio.Protocol):
     """Reads into a waiting line; one task answers what is in it. To its ``OpenConnections`` it is a Connection."""
 
     def __init__(self, server: Serving) -> None:
         self._server = server
         self._limits = server.limits
-        self._line: deque[_Whole | _Begun | Head | Failure] = deque()
+        self._line: deque[_Whole | Begun | Head | Failure] = deque()
         """A failure is its last entry; so is a head, of a body that is to be let in, until it was."""
         self._line_bytes = 0
         self._counted_bytes = 0  # in flight, of what came and is not being answered
@@ -67,18 +59,17 @@ class HttpConnection(asyncio.Protocol):
         self._has_room = self._let_in = False  # the body that is coming in
         self._asked: tuple[bytes, str, Mapping[bytes, bytes]] = (b"", "", {})  # by what was refused
         self._running = False
-        self._begun: _Begun | None = None  # that runs, unless the task has it
         self._client_ended = False
         self._wake: asyncio.Future[None] | None = None  # the task waits for the line to fill
         self._quiet_s = server.clock()  # since when nothing is asked
-        self._ending_s = 0.0  # since when the last answer is written; 0.0 = it is not
-        self._cut_s = 0.0  # when, after that, what has not ended by itself is cut
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # stream transports are of this kind
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_max)
         self._writer = AnswerWriter(self._transport, self._server.clock)
         self._peer, here = ends_of(transport)
+        self._ending = Ending(self._transport, self._server.clock)
+        self._short = Short(self._server, self._writer, self)
         self._splitter = Splitter(self._limits, here)
         self._subject = subject_of(transport.get_extra_info("peercert"))
         self._loop = asyncio.get_running_loop()
@@ -89,17 +80,17 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._task.cancel()
-        self._leave()
+        self._short.leave()
         self._forget()
         self._server.connections.leave(self, self._peer)
 
     def eof_received(self) -> bool:
         """The client ended its side. If it waits for an answer it is taken to be gone; a refusal still goes out."""
-        if self._running or (self._line and isinstance(self._line[0], _Whole)):
+        if self._busy or (self._line and isinstance(self._line[0], _Whole)):
             self._task.cancel()
-            self._leave()
+            self._short.leave()
             self._forget()
-            self._ends(self._limits.write_time_s)
+            self._ending.begin(self._limits.write_time_s)
             return False
         if self._splitter.begun and not self._deaf:
             self._refuse(self._splitter.cut_short())
@@ -109,7 +100,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if not (self._line or self._running or self._full or self._waits):
+        if not (self._line or self._full or self._waits or self._busy):
             head = self._splitter.repeated(data)
             if head is not None and self._begin(head, data[-head.length :] if head.length else b"", len(data)):
                 return
@@ -144,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
     def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
         self._deaf = not head.keep_alive
         size = self._splitter.head_bytes + len(body)
-        if not self._line and not self._running and self._begin(head, body, size):
+        if not self._line and not self._busy and self._begin(head, body, size):
             self._has_room = self._let_in = False
             return
         self._line_bytes += size
@@ -198,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
         """Whatever came is not answered any more."""
         self._deaf = True
         for entry in self._line:
-            if isinstance(entry, _Begun) and isinstance(entry.answering, Coroutine):
+            if isinstance(entry, Begun) and isinstance(entry.answering, Coroutine):
                 entry.answering.close()
         self._line.clear()
         self._line_bytes = 0
@@ -214,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _put(self, entry: _Whole | Head | Failure) -> None:
         self._line.append(entry)
-        if self._begun is None:
+        if self._short.begun is None:
             self._wake_up()
 
     def _wake_up(self) -> None:
@@ -222,71 +213,24 @@ class HttpConnection(asyncio.Protocol):
             self._wake.set_result(None)
 
     def _begin(self, head: Head, body: bytes, size: int) -> bool:
-        """Have a request answered without the task, if nothing but its batch need be awaited for it."""
-        server = self._server
-        begin, wake = server.begin, self._wake
-        if begin is None or len(body) > SMALL_BODY_BYTES_MAX or self._writer.stalled_s or wake is None or wake.done():
+        """Have it answered by the short way, if the task has nothing to do and it can be."""
+        if self._wake is None or self._wake.done() or not self._short.begin(head, body, size):
             return False
-        if not server.in_flight.room(size):
-            return False
-        answering = begin(head, body, server.clock(), self)
-        if answering is None:
-            return False
-        self._deaf = not head.keep_alive
-        self._running = True
-        server.running += 1
-        server.requests += 1
-        server.in_flight.hold(size)
-        if isinstance(answering, Waiting):
-            self._begun = _Begun(head, size, answering)
-        else:
-            self._begun = _Begun(head, size, None)
-            self.tell(answering)
+        if not head.keep_alive:
+            self._deaf = True
         return True
 
-    def tell(self, answering: Answering) -> None:
-        """The answer to what was begun."""
-        assert self._begun is not None, "an answer to nothing"
-        head, size, _, _ = begun = self._begun
-        if not isinstance(answering, HttpAnswer) or not self._writer.at_once(answering):
-            self._begun = begun if isinstance(answering, Coroutine) else begun._replace(waiting=None)  # it has ended
-            self._line.appendleft(begun._replace(answering=answering))
-            return self._wake_up()
-        close = answering.close or not head.keep_alive or self._server.draining
-        self._writer.write_now(answering, head, close)
-        self._told(size, close)
-
-    def tell_row(self, opening: Opening, id: str, text: bytes) -> None:
-        """The same of a short one, whose head is made but for its last lines; nobody else's is on the way."""
-        assert self._begun is not None, "an answer to nothing"
-        close = not self._begun.head.keep_alive or self._server.draining
-        last = b"Connection: close\r\n\r\n" if close else b"\r\n"
-        self._transport.write(
-            b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n%b%b" % (opening.lines, id.encode(), len(text), last, text)
-        )
-        self._told(self._begun.size, close)
-
-    def _told(self, size: int, close: bool) -> None:
-        server = self._server
-        self._begun = None
-        self._running = False
-        server.running -= 1
-        server.in_flight.hold(-size)
+    def told(self, close: bool) -> None:
         if close:
             self._end()
         elif self._line:
             self._wake_up()
         else:
-            self._quiet_s = server.clock()
+            self._quiet_s = self._server.clock()
 
-    def _leave(self) -> None:
-        """The client went away from what was begun."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            self._server.cancelled += 1
-            self._over(begun.size)
-            if begun.waiting is not None:
-                begun.waiting.leave()
+    def later(self, begun: Begun) -> None:
+        self._line.appendleft(begun)
+        self._wake_up()
 
     def _over(self, size: int, peer: str = "") -> None:
         self._running = False
@@ -305,7 +249,7 @@ class HttpConnection(asyncio.Protocol):
                     break
                 if isinstance(entry, Head):
                     last = await self._screen(entry)
-                elif isinstance(entry, _Begun):
+                elif isinstance(entry, Begun):
                     last = await self._finish(entry)
                 else:
                     last = await self._answer_next(entry)
@@ -360,10 +304,11 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._over(size + request.unpacked_bytes, self._peer)
 
-    async def _finish(self, begun: _Begun) -> bool:
+    async def _finish(self, begun: Begun) -> bool:
         """The same for one that was begun without the task."""
-        self._begun = None
+        self._short.begun = None
         assert begun.answering is not None, "it was told"
+        self._running = True
         try:
             return await self._write(begun.head, begun.answering)
         finally:
@@ -404,31 +349,17 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writer.resume()
 
-    def _ends(self, patience_s: float) -> None:
-        """The last of ours is said; what has not ended by itself is cut after so long."""
-        self._ending_s = self._server.clock()
-        self._cut_s = self._ending_s + patience_s
-
     def _end(self) -> None:
-        """After the last answer: send our end, then discard what still comes in until the client closes too."""
+        """After the last answer."""
         self._forget()
-        self._ends(self._limits.write_time_s)
-        if self._transport.is_closing():
-            return
-        self._transport.resume_reading()
-        if self._client_ended or not self._transport.can_write_eof():
-            self._transport.close()
-        else:
-            with suppress(OSError):  # the client is gone
-                self._transport.write_eof()
+        self._ending.begin(self._limits.write_time_s)
+        self._ending.send(client_ended=self._client_ended)
 
     def sweep(self, now_s: float) -> None:
         limits = self._limits
-        if self._ending_s:
-            if now_s > self._cut_s:
+        if self._ending.begun:
+            if self._ending.overdue(now_s):
                 self.cut()
-            elif now_s - self._ending_s > LINGER_S and not self._transport.get_write_buffer_size():
-                self._transport.close()
         elif self._writer.stalled_s:
             if now_s - self._writer.stalled_s > limits.write_time_s:
                 self.cut()
@@ -439,15 +370,20 @@ class HttpConnection(asyncio.Protocol):
             elif self._idle() and now_s - self._quiet_s > limits.idle_time_s:
                 self.drain()
 
+    @property
+    def _busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._running or self._short.begun is not None
+
     def _idle(self) -> bool:
-        return not (self._running or self._line or self._splitter.begun or self._deaf)
+        return not (self._busy or self._line or self._splitter.begun or self._deaf)
 
     def drain(self) -> None:
         if self._idle():
             self._deaf = True
             self._task.cancel()
             # Over TLS a client may never say that it ends too; nobody waits for one that has its answers.
-            self._ends(self._limits.write_time_s if self._transport.get_write_buffer_size() else LINGER_S)
+            self._ending.begin(self._limits.write_time_s if self._transport.get_write_buffer_size() else LINGER_S)
             self._transport.close()
 
     def cut(self) -> None:

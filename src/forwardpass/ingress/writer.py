@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from forwardpass.core.clock import Clock
-from forwardpass.ingress.framing import Head, answer_head
+from forwardpass.ingress.framing import Head, Opening, answer_head
 from forwardpass.ingress.message import HttpAnswer
 
 PIECE_BYTES = 64 * 1024  # a larger body is written in pieces of this size, as the client takes them
@@ -32,6 +32,13 @@ class AnswerWriter:
         assert isinstance(body, bytes)
         wire = answer_head(answer, len(body), head.http_1_0, close)
         self._transport.write(wire if head.method == b"HEAD" else wire + body)
+
+    def write_row(self, opening: Opening, id: str, text: bytes, close: bool) -> None:
+        """Such an answer in short: its head is made but for its last lines."""
+        last = b"Connection: close\r\n\r\n" if close else b"\r\n"
+        self._transport.write(
+            b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n%b%b" % (opening.lines, id.encode(), len(text), last, text)
+        )
 
     async def write(self, answer: HttpAnswer, head: Head, close: bool) -> bool:
         """Answer the request of ``head``; whether the connection must end after it."""

@@ -218,7 +218,7 @@ _SEQUENCES = table(
 _WORKERS = table(
     Workers,
     {
-        "count": whole(1, 256),
+        "count": whole(0, 256),
         "memory_max_mb": whole(64, 16 * 1024 * 1024),
         "batch_limit_s": number(0, 86_400, above=True),
         "load_limit_s": number(0, 86_400, above=True),

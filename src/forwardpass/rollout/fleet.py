@@ -12,6 +12,7 @@ from forwardpass.core.clock import Clock
 from forwardpass.core.errors import Code, Failed, Misconfigured, Refused
 from forwardpass.core.pipeline import Version
 from forwardpass.execution.process import WorkerProcess
+from forwardpass.rollout.layout import laid_out
 from forwardpass.rollout.lifecycle import Stage
 from forwardpass.rollout.route import Routes
 from forwardpass.rollout.variant import MakeWorker, Variant
@@ -72,6 +73,9 @@ class Fleet:
                 raise _shutting_down()
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
+            version = await laid_out(version, threads=self._threads, clock=self._clock, make_worker=self._make_worker)
+            if self._closing:
+                raise _shutting_down()
             threads = max(1, self._threads // version.definition.workers.count)
             variant = Variant(
                 version, threads=threads, clock=self._clock, make_worker=self._make_worker, shelves=self.shelves

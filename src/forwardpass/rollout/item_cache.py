@@ -35,12 +35,12 @@ class _Flight:
 
     __slots__ = ("failed", "followers", "item", "key", "purges")
 
-    def __init__(self, key: bytes, item: Item, purges: int) -> None:
+    def __init__(self, key: bytes, item: Item, purges: int, failed: int = 0) -> None:
         self.key = key
         self.item = item
         self.purges = purges  # of the shelf, when it began
-        self.failed = 0  # leaders before this one
-        self.followers: _Followers = {}
+        self.failed = failed  # leaders before this one
+        self.followers: _Followers | None = None  # of most there are none
 
 
 class _Visit:
@@ -53,8 +53,8 @@ class _Visit:
         self.ticket = ticket
         self.stores = stores
         self.leads: dict[int, _Flight] = {}
-        self.follows: list[tuple[_Followers, int]] = []
-        self.succeeded: list[Item] = []  # that run in the place of a leader that it followed
+        self.follows: list[tuple[_Followers, int]] | None = None
+        self.succeeded: Sequence[Item] = ()  # that run in the place of a leader that it followed
 
     def landed(self, part: int, result: Part) -> None:
         """A part of it was answered, whether or not anybody waits for it still."""
@@ -67,7 +67,7 @@ class _Visit:
         leads, self.leads = self.leads, {}
         for flight in leads.values():
             self._cache.leave(flight)
-        for followers, part in self.follows:
+        for followers, part in self.follows or ():
             followers.pop((self, part), None)
         return self.succeeded
 
@@ -143,7 +143,7 @@ class ItemCache:
         if not flight.followers:
             return
         if _same_for_all(result) or flight.failed + 1 >= LEADERS_MAX:
-            followers, flight.followers = flight.followers, {}
+            followers, flight.followers = flight.followers, None
             for visit, part in followers:
                 visit.ticket.deliver(part, result)
         else:
@@ -194,17 +194,17 @@ class ItemCache:
         """Nothing is awaited here: who leads and who follows is decided for all items at once."""
         use, running, known = CacheUse(), [], []
         visit = _Visit(self, ticket, stores=request.stores)
-        now = self._clock()
+        now, shelf, age_s_max = self._clock(), self.shelf, request.age_s_max
         for item, key in zip(items, keys, strict=True):
-            kept = self._known(key, found, now, request.age_s_max)
-            if kept is not None and kept.rows == item.rows:
+            kept = shelf.find(key, now, age_s_max) or (found and self._found(key, found, now, age_s_max))
+            if kept:
                 use.hit += item.rows
                 use.age_s_max = max(use.age_s_max, now - kept.made_s)
                 known.append((item.part, kept))
-            elif request.age_s_max >= 0 and self._follows(visit, item, key):
+            elif age_s_max >= 0 and key in self._flights and self._follows(visit, item, self._flights[key]):
                 use.joined += item.rows
             else:
-                visit.leads[item.part] = led = _Flight(key, item, self.shelf.purges)
+                visit.leads[item.part] = led = _Flight(key, item, shelf.purges)
                 if request.stores:
                     self._flights[key] = led
                 use.miss += item.rows
@@ -218,13 +218,12 @@ class ItemCache:
             ticket.deliver(part, Part(kept.rows, kept.outputs, NO_FAILURES, kept.notes, tokens=kept.tokens))
         return running, use
 
-    def _known(self, key: bytes, found: Mapping[bytes, Kept], now: float, age_s_max: float) -> Kept | None:
-        kept = self.shelf.find(key, now, age_s_max)
-        if kept is None and key in found and now - found[key].made_s <= age_s_max:
-            kept = found[key]
-            if not self._fits(kept):
-                return None
-            self.shelf.keep(key, kept, now)
+    def _found(self, key: bytes, found: Mapping[bytes, Kept], now: float, age_s_max: float) -> Kept | None:
+        """What servers share, if it is young enough; from here on it is kept here too."""
+        kept = found.get(key)
+        if kept is None or not now - kept.made_s <= age_s_max or not self._fits(kept):
+            return None
+        self.shelf.keep(key, kept, now)
         return kept
 
     def _fits(self, kept: Kept) -> bool:
@@ -235,11 +234,14 @@ class ItemCache:
             for each, field in zip(kept.outputs, fields, strict=True)
         )
 
-    def _follows(self, visit: _Visit, item: Item, key: bytes) -> bool:
-        flight = self._flights.get(key)
-        if flight is None or not visit.stores or not _may_follow(item, flight.item):
+    def _follows(self, visit: _Visit, item: Item, flight: _Flight) -> bool:
+        if not visit.stores or not _may_follow(item, flight.item):
             return False
+        if flight.followers is None:
+            flight.followers = {}
         flight.followers[visit, item.part] = item
+        if visit.follows is None:
+            visit.follows = []
         visit.follows.append((flight.followers, item.part))
         return True
 
@@ -256,14 +258,14 @@ class ItemCache:
         asyncio.get_running_loop().call_soon(self._succeed, flight)
 
     def _succeed(self, flight: _Flight) -> None:
-        followers = flight.followers
+        followers = flight.followers or {}
         while followers:
             (visit, part), item = next(iter(followers.items()))
             del followers[visit, part]
             if visit.ticket.done:
                 continue
-            successor = _Flight(flight.key, item, self.shelf.purges)
-            successor.failed, successor.followers = flight.failed + 1, followers
+            successor = _Flight(flight.key, item, self.shelf.purges, flight.failed + 1)
+            successor.followers = followers
             try:
                 if self._ended():
                     raise Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0)
@@ -274,7 +276,7 @@ class ItemCache:
                 visit.ticket.finish(failure)
                 continue
             visit.leads[part] = successor
-            visit.succeeded.append(item)
+            visit.succeeded = [*visit.succeeded, item]
             self._flights.setdefault(flight.key, successor)
             return
 

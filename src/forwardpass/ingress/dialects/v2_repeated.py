@@ -48,6 +48,7 @@ class Repeated:
         "_prefix",
         "_start",
         "_suffix",
+        "apart_until_s",
         "shape",
         "signature",
     )
@@ -57,6 +58,7 @@ class Repeated:
     ) -> None:
         self.signature = signature
         self.shape = shape
+        self.apart_until_s = 0.0  # on the clock: none of these share an answer before
         self._prefix = prefix
         self._suffix = suffix
         self._start = len(prefix) - 1

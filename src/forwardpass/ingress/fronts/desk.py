@@ -10,6 +10,7 @@ from forwardpass.ingress.fronts.bodies import read_body, write_body
 from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.wire import (
     INLINE_BYTES_MAX,
+    OPENINGS_MAX,
     Answered,
     Asked,
     BrokenWire,
@@ -18,6 +19,7 @@ from forwardpass.ingress.fronts.wire import (
     LetIn,
     Line,
     Piece,
+    Row,
     Taken,
 )
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
@@ -36,6 +38,7 @@ class Desk:
         self._channel = channel
         self._serving = serving
         self._heads: dict[int, tuple[Head, Line]] = {}
+        self._openings: dict[bytes, int] = {}
         self._begun: dict[int, Waiting] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._windows: dict[int, _Window] = {}
@@ -66,21 +69,16 @@ class Desk:
 
     def _asked(self, asked: Asked, memory: int) -> None:
         head, line = self._head(asked)
-        http = HttpRequest(
-            line.method, line.path, line.query, line.headers, asked.body, asked.received_s, line.peer, line.encoding,
-            line.subject,
-        )  # fmt: skip
         begin, number = self._serving.begin, asked.number
-        if begin is None or asked.screens or memory >= 0:
-            self._run(number, self._answer(asked, http, memory))
-            return
-        answering = begin(head, http.body, http.received_s, _Counter(self, number, http))
-        if answering is None:
-            self._run(number, self._answer(asked, http, memory))
-        elif isinstance(answering, Waiting):
-            self._begun[number] = answering
-        else:
-            self.tell(number, answering)
+        if begin is not None and not asked.screens and memory < 0:
+            answering = begin(head, asked.body, asked.received_s, _Counter(self, number, line))
+            if isinstance(answering, Waiting):
+                self._begun[number] = answering
+                return
+            if answering is not None:
+                self.tell(number, answering)
+                return
+        self._run(number, self._answer(asked, _request(line, asked.body, asked.received_s), memory))
 
     def _head(self, asked: Asked) -> tuple[Head, Line]:
         line = asked.line
@@ -89,7 +87,7 @@ class Desk:
                 return self._heads[asked.slot]
             except KeyError:
                 raise BrokenWire("a head that was not told") from None
-        head = Head(line.method, line.path, line.query, line.headers, 0, line.encoding, True, False, False)
+        head = Head(line.method, line.path, line.query, line.headers, 0, line.encoding, True, line.http_1_0, False)
         if asked.slot >= 0:
             self._heads[asked.slot] = (head, line)
         return head, line
@@ -103,6 +101,16 @@ class Desk:
             self._channel.say(Answered(number, answer.status, body, answer.content_type, answer.headers, answer.close))
         else:
             self._run(number, self._finish(number, answering))
+
+    def tell_row(self, number: int, opening: Opening, id: str, text: bytes) -> None:
+        self._begun.pop(number, None)
+        slot, told = self._openings.get(opening.lines), None
+        if slot is None:
+            if len(self._openings) == OPENINGS_MAX:
+                self._openings.clear()
+            slot = self._openings[opening.lines] = len(self._openings)
+            told = (list(opening.headers), opening.lines)
+        self._channel.say(Row(number, slot, id, text, told))
 
     def _run(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         self._running[number] = self._loop.create_task(self._bordered(number, work))
@@ -171,21 +179,26 @@ class Desk:
 class _Counter:
     """The asker of a request that was begun."""
 
-    __slots__ = ("_desk", "_http", "_number")
+    __slots__ = ("_desk", "_line", "_number")
 
-    def __init__(self, desk: Desk, number: int, http: HttpRequest) -> None:
+    def __init__(self, desk: Desk, number: int, line: Line) -> None:
         self._desk = desk
         self._number = number
-        self._http = http
+        self._line = line
 
     def request(self, head: Head, body: bytes, received_s: float) -> HttpRequest:
-        return self._http
+        return _request(self._line, body, received_s)
 
     def tell_row(self, opening: Opening, id: str, text: bytes) -> None:
-        self._desk.tell(self._number, opening.answer(id, text))
+        self._desk.tell_row(self._number, opening, id, text)
 
     def tell(self, answering: Answering) -> None:
         self._desk.tell(self._number, answering)
+
+
+def _request(line: Line, body: bytes, received_s: float) -> HttpRequest:
+    headers, encoding = line.headers, line.encoding
+    return HttpRequest(line.method, line.path, line.query, headers, body, received_s, line.peer, encoding, line.subject)
 
 
 class _Window:

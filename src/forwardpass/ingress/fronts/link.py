@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 
-from forwardpass.ingress.framing import Head
+from forwardpass.ingress.framing import Head, Opening
 from forwardpass.ingress.fronts.bodies import body_at, write_body
 from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.wire import (
@@ -20,6 +20,7 @@ from forwardpass.ingress.fronts.wire import (
     LetIn,
     Line,
     Piece,
+    Row,
     Said,
     Taken,
 )
@@ -46,6 +47,7 @@ class Link:
         self._number = 0
         self._heads: list[Head | None] = [None] * SLOTS_MAX
         self._slot = 0  # the next one
+        self._openings: dict[int, Opening] = {}
         self._begun: dict[int, Asker] = {}
         self._asked: dict[int, asyncio.Future[HttpAnswer | None]] = {}
         self._streams: dict[int, _Pieces] = {}
@@ -55,21 +57,18 @@ class Link:
 
     def begin(self, head: Head, body: bytes, received_s: float, asker: Asker) -> Waiting:
         """Of a small body: the asker is told the answer, and there is no task that waits for it."""
-        http = asker.request(head, body, received_s)
         self._number = number = self._number + 1
-        slot = head.asked
-        if slot is None:
-            head.asked = slot = -1  # seen once
-            line: Line | None = _line(http)
-        elif slot >= 0 and self._heads[slot] is head:
-            line = None
-        else:
-            head.asked = slot = self._slot
-            self._slot = (slot + 1) % SLOTS_MAX
-            self._heads[slot] = head
-            line = _line(http)
+        slot, line = head.asked, None
+        if slot is None or slot < 0 or self._heads[slot] is not head:
+            line = _line(asker.request(head, b"", received_s), http_1_0=head.http_1_0)
+            if slot is None:
+                slot = -1  # a head that is never repeated takes no place
+            else:
+                slot, self._slot = self._slot, (self._slot + 1) % SLOTS_MAX
+                self._heads[slot] = head
+            head.asked = slot
         self._begun[number] = asker
-        self._channel.say(Asked(number, slot, http.received_s, http.body, line))
+        self._channel.say(Asked(number, slot, received_s, body, line))
         return _Begun(self, number)
 
     async def respond(self, http: HttpRequest) -> HttpAnswer:
@@ -110,6 +109,8 @@ class Link:
         match said:
             case Answered():
                 self._answered(said, memory)
+            case Row():
+                self._row(said)
             case Piece() | Ended() if (pieces := self._streams.get(said.number)) is not None:
                 pieces.put(said)
                 if isinstance(said, Ended):
@@ -146,6 +147,16 @@ class Link:
         elif asked is not None:
             asked.set_result(answer)
 
+    def _row(self, said: Row) -> None:
+        if said.opening is not None:
+            self._openings[said.slot] = Opening(*said.opening)
+        opening = self._openings[said.slot]
+        asker, asked = self._begun.pop(said.number, None), self._asked.get(said.number)
+        if asker is not None:
+            asker.tell_row(opening, said.id, said.text)
+        elif asked is not None and not asked.done():
+            asked.set_result(opening.answer(said.id, said.text))
+
     def _taken(self, number: int, size: int) -> None:
         self._channel.say(Taken(number, size))
 
@@ -163,9 +174,10 @@ class _Begun(Waiting):
         self._link.give_up(self._number)
 
 
-def _line(http: HttpRequest) -> Line:
+def _line(http: HttpRequest, *, http_1_0: bool = True) -> Line:
+    """Where the version is not known, answers in short are not for it."""
     headers = http.headers if isinstance(http.headers, dict) else dict(http.headers)
-    return Line(http.method, http.path, http.query, headers, http.encoding, http.peer, http.subject)
+    return Line(http.method, http.path, http.query, headers, http.encoding, http_1_0, http.peer, http.subject)
 
 
 class _Pieces(AsyncGenerator[bytes, None]):

@@ -19,6 +19,7 @@ INLINE_BYTES_MAX = 64 * 1024
 PACKET_BYTES_MAX = 256 * 1024  # a head of the largest size beside a body that is inline has room in it
 DESCRIPTORS_MAX = 16
 SLOTS_MAX = 1024  # of heads that are remembered for one front
+OPENINGS_MAX = 256  # of what answers begin with
 SEND_BUFFER_BYTES = 1024 * 1024
 _RIGHTS = socket.CMSG_SPACE(4 * DESCRIPTORS_MAX)
 
@@ -67,6 +68,7 @@ class Line(msgspec.Struct, array_like=True, gc=False):
     query: str
     headers: dict[bytes, bytes]
     encoding: bytes
+    http_1_0: bool
     peer: str
     subject: str
 
@@ -107,6 +109,15 @@ class Answered(Message, tag=8):
     memory: bool = False
 
 
+class Row(Message, tag=12):
+    """A small answer whose head begins as others' did: ``opening`` (headers, and how they are sent) is told once."""
+
+    slot: int
+    id: str
+    text: bytes
+    opening: tuple[list[tuple[bytes, bytes]], bytes] | None = None
+
+
 class LetIn(Message, tag=9):
     """The body of what was screened may come in."""
 
@@ -121,7 +132,7 @@ class Ended(Message, tag=11):
     whole: bool
 
 
-Said = Opening | Renew | Drain | Ready | Asked | GivenUp | Taken | Answered | LetIn | Piece | Ended
+Said = Opening | Renew | Drain | Ready | Asked | GivenUp | Taken | Answered | Row | LetIn | Piece | Ended
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Said]).decode
 

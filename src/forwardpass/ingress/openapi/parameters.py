@@ -6,7 +6,7 @@ from forwardpass.core.caller import PRIORITIES
 from forwardpass.ingress.dialects.envelope import DEADLINE_MS_MAX, PRIORITY_MAX
 from forwardpass.ingress.openapi.served import Schema, Served, reference
 
-INFER = ("deadline", "priority", "priority_class", "idempotency_key")
+INFER = ("deadline", "priority", "priority_class", "cache_control", "idempotency_key")
 """Of every inference route."""
 RECEIPT = (*INFER, "receipt")
 """Of those whose answers have room for one."""
@@ -34,6 +34,11 @@ COMPONENTS: dict[str, Schema] = {
         "X-Priority",
         "its class: the most urgent is served first, and the least urgent turned away first",
         {"type": "string", "enum": list(PRIORITIES)},
+    ),
+    "cache_control": _header(
+        "Cache-Control",
+        "no-cache: computed anew; no-store: and not kept; max-age=N: no kept answer that is older, in seconds",
+        {"type": "string"},
     ),
     "idempotency_key": _header(
         "Idempotency-Key",
