@@ -37,10 +37,15 @@ demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: e
 examples: setup ## the example pipelines, into examples/.work/models
 	$(BIN)/python examples/build.py
 
+# How HTTP, its limits, streams and the drain fare where several processes listen.
+FRONTED := $(addprefix tests/,ingress/test_http_connection.py ingress/test_http_screen.py ingress/test_in_flight.py \
+  e2e/test_transport.py faults/test_fault_shutdown.py)
+
 # A file stays with one of the two; what measures time or loads the machine is marked "alone" and runs by itself.
 test: setup ## every test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
 	$(BIN)/pytest -m alone
+	FORWARDPASS_TEST_FRONTS=2 $(BIN)/pytest -n 2 --dist loadfile $(FRONTED)
 
 faults: setup ## what must not break us: cases and figures of each group of faults
 	$(BIN)/python -m tests.faults.run
@@ -80,6 +85,7 @@ bench: examples ## what the server adds to the model, and the steps to their lib
 	$(BIN)/python bench/protocols.py
 	$(BIN)/python bench/overload.py
 	$(BIN)/python bench/cold.py
+	$(BIN)/python bench/fronts.py
 
 # The first time, an environment for each peer is made.
 bench-peers: setup ## the server beside its peers on this machine, and docs/benchmarks.md from that: 25 minutes

@@ -12,12 +12,14 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection
@@ -25,9 +27,8 @@ from pathlib import Path
 from statistics import median
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-from bench.load.answers import post  # noqa: E402
+from bench.load.answers import complete, post  # noqa: E402
 from bench.load.closed_loop import close_loop  # noqa: E402
-from bench.load.open_loop import saturate  # noqa: E402
 from bench.load.served import free_port  # noqa: E402
 from bench.load.tree import MARK, end  # noqa: E402
 from bench.page import put  # noqa: E402
@@ -40,8 +41,8 @@ PATH = "/v2/models/tabular/infer"
 WARM = 300
 REPEATED = 3
 IDLE_S = 2.0
+FUNCTIONS = 20  # that are printed
 START_LIMIT_S = 300.0
-LEAVE_S = 600.0
 CONNECTIONS = 16  # so that a turn of the loop under valgrind stays below what the watchdog reports
 PATIENT = {
     "deadline_s": 300,
@@ -117,9 +118,12 @@ def main() -> None:
                 counts[name] = median(repeated)
                 spread = f"{min(repeated):,.0f} to {max(repeated):,.0f}; {_beside(counts, name)}"
                 print(f"{SAYS[name]}: {counts[name]:,.0f} instructions ({spread})", flush=True)
-        found = sampled(Path(scratch, "sampled"), arguments.seconds)
+        seen = sampled(Path(scratch, "sampled"), arguments.seconds)
+    found = shares(seen)
     for part, share in found.items():
         print(f"{part}: {share:.1%} of the front's CPU", flush=True)
+    for function, times in seen.most_common(FUNCTIONS):
+        print(f"  {function}: {times / seen.total():.1%}", flush=True)
     if arguments.write:
         put("stages", report(counts, found, arguments.requests))
 
@@ -134,17 +138,17 @@ def counted(variant: Variant, work: Path, requests: int) -> Iterator[tuple[str, 
     with _running(variant, work, tool, {"UNDER_VALGRIND": "1"}) as (process, port, headers):
         asked = [_asked(name, headers) for name in variant.names]
         for each in asked:
-            _ask(port, each, WARM)
+            _ask(process, port, each, WARM)
         _control("--instr=on", process)
         meter = Meter(process, output)
         meter.count(partial(time.sleep, IDLE_S))
         idle_per_s = meter.count(partial(time.sleep, IDLE_S)) / IDLE_S
         for each in asked:
-            _ask(port, each, requests // 4)
+            _ask(process, port, each, requests // 4)
             repeated = []
             for _ in range(REPEATED):
                 started = time.perf_counter()
-                total = meter.count(partial(_ask, port, each, requests))
+                total = meter.count(partial(_ask, process, port, each, requests))
                 repeated.append((total - idle_per_s * (time.perf_counter() - started)) / requests)
             yield each.name, repeated
 
@@ -168,14 +172,38 @@ class Meter:
         return int(total[1])
 
 
-def _ask(port: int, asked: Asked, requests: int) -> None:
-    done = saturate(port, asked.request, requests, asked.connections, LEAVE_S)
-    if done.failed:
-        sys.exit(f"{asked.name}: {done.refused} of {requests} requests were refused, {done.lost} lost")
+def _ask(process: "subprocess.Popen[bytes]", port: int, asked: Asked, requests: int) -> None:
+    """Waves of one request on each connection; the front is halted while one is sent, and so finds it complete.
+
+    Otherwise how many requests it finds at a time, and so what they share, would be another number each time.
+    """
+    with ExitStack() as opened:
+        clients = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(asked.connections)
+        ]
+        for _ in range(max(1, requests // len(clients))):
+            process.send_signal(signal.SIGSTOP)
+            for client in clients:
+                client.sendall(asked.request)
+            process.send_signal(signal.SIGCONT)
+            for client in clients:
+                status = _status(client)
+                if status != 200:
+                    sys.exit(f"{asked.name}: answered with status {status}")
 
 
-def sampled(work: Path, seconds: int) -> dict[str, float]:
-    """The share of each part in the front's CPU under load, without valgrind."""
+def _status(client: socket.socket) -> int:
+    data = client.recv(65536)
+    while (answer := complete(data)) is None:
+        more = client.recv(65536)
+        if not more:
+            return 0
+        data += more
+    return answer.status
+
+
+def sampled(work: Path, seconds: int) -> Counter[str]:
+    """How often each function of the server was seen to use the front's CPU under load, without valgrind."""
     into = work / "seen"
     into.mkdir(parents=True)
     with _running(VARIANTS[0], work, (), {"SAMPLED_INTO": str(into)}) as (process, port, _):
@@ -184,7 +212,7 @@ def sampled(work: Path, seconds: int) -> dict[str, float]:
         process.send_signal(signal.SIGUSR2)
         close_loop(url, request.body, request.headers, CONNECTIONS, seconds)
         pid = process.pid
-    return shares(json.loads((into / f"{pid}.json").read_text()))
+    return Counter(json.loads((into / f"{pid}.json").read_text()))
 
 
 def _request(form: str) -> Request:

@@ -96,9 +96,9 @@ def offer(
     return _apart(request, Plan(port, "", rate_per_s, count, unrecorded, connections, leave_s))
 
 
-def saturate(port: int, request: bytes, count: int, connections: int = 64, leave_s: float = LEAVE_AFTER_S) -> Offered:
+def saturate(port: int, request: bytes, count: int, connections: int = 64) -> Offered:
     """A closed loop of ``count`` requests by the same client: what it gets from the server when it never waits."""
-    return _apart(request, Plan(port, "", math.inf, count, 0, connections, leave_s))
+    return _apart(request, Plan(port, "", math.inf, count, 0, connections))
 
 
 def _apart(request: bytes, plan: Plan) -> Offered:

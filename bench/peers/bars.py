@@ -96,7 +96,9 @@ def _ratio(name: str, ours: Rounds, best: str, of: Of, bar: float, *, lower: boo
     if not values:
         why = "of ours" if best else "of any peer"
         return Figure(name, math.nan, "x", bar, lower, f"not available: this run has no such figure {why}")
-    return Figure(name, median(values), "x", bar, lower, f"{spread(values)}; {best}: {middle(of(best)):.4g}")
+    theirs = middle(of(best)) or 0.0
+    shown = f"{theirs * 1e3:.3g} ms" if lower else f"{theirs:,.0f}/s"  # only latencies are better when lower
+    return Figure(name, median(values), "x", bar, lower, f"{spread(values)}; {best}: {shown}")
 
 
 def _plain(name: str, rounds: Rounds, unit: str, bar: float) -> Figure:

@@ -1,6 +1,7 @@
 """The ways of asking: how a workload's inputs become a request of a peer's protocol, and an answer becomes numbers."""
 
 import json
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ class Request:
 
 def v2(inputs: Inputs) -> Request:
     """Open Inference Protocol: tensors as JSON."""
-    return _json({"inputs": [_tensor(name, array) | {"data": _numbers(array)} for name, array in inputs.items()]})
+    return _json({"inputs": [_tensor(name, value) | {"data": _elements(value)} for name, value in inputs.items()]})
 
 
 def v2_binary(inputs: Inputs) -> Request:
@@ -36,6 +37,16 @@ def v2_binary(inputs: Inputs) -> Request:
     head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}, separators=(",", ":")).encode()
     data = b"".join(array.tobytes() for array in inputs.values())
     return Request(head + data, {"Content-Type": OCTETS, HEADER_LENGTH: str(len(head))})
+
+
+def v2_file(inputs: Inputs) -> Request:
+    """A file as a tensor of one BYTES element; of the answer the likeliest class, which is an extension of Triton's."""
+    ((name, file),) = inputs.items()
+    element = struct.pack("<I", len(file)) + file
+    tensor = {"name": name, "shape": [1, 1], "datatype": "BYTES", "parameters": {"binary_data_size": len(element)}}
+    output = {"name": "probabilities", "parameters": {"classification": 1}}
+    head = json.dumps({"inputs": [tensor], "outputs": [output]}, separators=(",", ":")).encode()
+    return Request(head + element, {"Content-Type": OCTETS, HEADER_LENGTH: str(len(head))})
 
 
 def record(inputs: Inputs) -> Request:
@@ -62,7 +73,7 @@ def jpeg(inputs: Inputs) -> Request:
 
 
 FORMS: dict[str, Callable[[Inputs], Request]] = {
-    each.__name__: each for each in (v2, v2_binary, record, rows, floats, jpeg)
+    each.__name__: each for each in (v2, v2_binary, v2_file, record, rows, floats, jpeg)
 }
 
 
@@ -74,6 +85,9 @@ def numbers(body: bytes, headers: Mapping[str, str]) -> Array:
     if not given.get("content-type", JSON).startswith(JSON):
         return np.frombuffer(body, "<f4")
     match json.loads(body):
+        case {"outputs": [{"datatype": "BYTES", "data": [str() as best]}]}:  # score:class of Triton's classification
+            score, _, label = best.partition(":")
+            return np.array([float(label), float(score)])
         case {"outputs": [{"data": data}]} | {"y": data} | (list() as data):
             return np.array(data, "f8").ravel()
         case {"label": label, "score": score} | {"outputs": {"label": label, "score": score}}:
@@ -87,8 +101,14 @@ def _json(value: Any) -> Request:
     return Request(json.dumps(value, separators=(",", ":")).encode(), {"Content-Type": JSON})
 
 
-def _tensor(name: str, array: Array) -> dict[str, Any]:
-    return {"name": name, "shape": list(array.shape), "datatype": DATATYPES[array.dtype.name]}
+def _tensor(name: str, value: Array | str) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"name": name, "shape": [1, 1], "datatype": "BYTES"}
+    return {"name": name, "shape": list(value.shape), "datatype": DATATYPES[value.dtype.name]}
+
+
+def _elements(value: Array | str) -> list[Any]:
+    return [value] if isinstance(value, str) else _numbers(value)
 
 
 def _numbers(array: Array) -> list[Any]:

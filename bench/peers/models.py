@@ -46,10 +46,16 @@ WORKLOADS = {
         Workload("tabular", ("tabular",), ("v2", "record", "rows"), "network 30-64-32-1, one row, JSON"),
         Workload("tabular_binary", ("tabular",), ("v2_binary", "floats"), "the same row as 120 bytes"),
         Workload("minilm", ("minilm",), ("v2", "record", "rows"), "MiniLM, 32 token ids, JSON"),
-        Workload("sentence", ("minilm",), ("record",), "MiniLM from text: tokenized by the server to the same 32 ids"),
+        Workload(
+            "sentence", ("minilm",), ("record", "v2"), "MiniLM from text: tokenized by the server to the same 32 ids"
+        ),
         Workload("image", ("squeezenet",), ("v2_binary", "floats"), "SqueezeNet, 3x224x224 FP32 as bytes"),
         Workload(
-            "jpeg", ("squeezenet",), ("jpeg",), "SqueezeNet from a JPEG of 512x512: decoded, resized, scaled", 1e-3
+            "jpeg",
+            ("squeezenet",),
+            ("jpeg", "v2_file"),
+            "SqueezeNet from a JPEG of 512x512: decoded, resized, scaled",
+            1e-3,
         ),
         Workload(
             "cascade",

@@ -53,6 +53,7 @@ def _throughput(found: Found, shown: Sequence[str]) -> Any:
         bars = panel.barh(names, [middles[name] for name in names], color=[colour_of(found, name) for name in names])
         panel.bar_label(bars, labels=[f"{middles[name]:,.0f}" for name in names], padding=3)
         panel.margins(x=0.18)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         panel.set_xlabel(f"requests/s, {CONNECTIONS} connections")
         if (limit := middle(found.limit(workload))) is not None and workload != "tabular":
             panel.axvline(limit, color="black", linestyle=":", linewidth=1)

@@ -1,6 +1,6 @@
 """Every peer, each with its smallest honest best configuration; ``python bench/peers/registry.py`` lists them.
 
-Best of what was tried on two cores: what a peer says of itself in its documentation, and the layouts of bench/limits.
+What is best is known from the peers' own documentation and found by layouts.py on two cores.
 """
 
 import sys
@@ -110,7 +110,7 @@ ALL = (
          layouts(Layout(1, 1, 0), Layout(2, 1, 0))),
     Peer("forwardpass-auto", "", only(forwardpass.FORMS, "minilm"), forwardpass.path, forwardpass.launch_auto, False,
          forwardpass.AUTO_NOTE, layouts(Layout(1, 1, 0), Layout(2, 1, 0)), forwardpass.AUTO_ABSOLUTE),
-    Peer("triton", "triton", triton.FORMS, v2_path, triton.launch, True, triton.note(),
+    Peer("triton", "triton", triton.FORMS, triton.path, triton.launch, True, triton.note(),
          layouts(Layout(2, 1, 64), Layout(2, 1, 16))),
     Peer("mosec", "mosec", RECORD, at("/inference"), mosec, True,
          "mosec 0.9.8: Rust front, one Python worker a session, waits 1 ms for company (its least)",

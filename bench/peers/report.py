@@ -74,7 +74,7 @@ def _verdict(figure: Figure) -> str:
         return "met"
     if figure.value != figure.value:
         return f"**missed**: {figure.spread}"
-    return f"**missed** by {abs(figure.value / figure.bar - 1):.0%}"
+    return f"**missed** by {abs(figure.value / figure.bar - 1):.1%}"
 
 
 def _limit(found: Found, workload: str) -> str:

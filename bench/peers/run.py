@@ -33,6 +33,7 @@ def main() -> None:
         sys.exit("wrk is missing: make services")
     wanted = [peer for peer in ALL if not arguments.peers or peer.name in arguments.peers]
     models.make()
+    print("environments: one for each peer, made where there is none yet", flush=True)
     missing = environments.make_all([peer.environment for peer in wanted if peer.environment])
     for why in missing.values():
         print(why, flush=True)

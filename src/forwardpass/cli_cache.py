@@ -37,8 +37,8 @@ def purge(pipeline: str | None, url: str, key_file: Path | None) -> None:
 
     from forwardpass.asking import ask_admin, key_of
 
-    path = "/cache" if pipeline is None else f"/cache/{quote(pipeline, safe='')}"
-    told = ask_admin(url, "DELETE", path, key=key_of(key_file))
+    path = "/cache/purge" if pipeline is None else f"/pipelines/{quote(pipeline, safe='')}/cache/purge"
+    told = ask_admin(url, "POST", path, key=key_of(key_file))
     click.echo(f"purged: {told['purged']}")
     if "purged_in_redis" in told:
         count = told["purged_in_redis"]

@@ -31,11 +31,16 @@ def texts(*values: bytes) -> Tensor:
 
 
 def items(
-    columns: Sequence[Field], batch: Batch, *tensors: Tensor, batched: bool = True, fixed_rows: int | None = None
+    columns: Sequence[Field],
+    batch: Batch,
+    *tensors: Tensor,
+    batched: bool = True,
+    fixed_rows: int | None = None,
+    apart: bool = False,
 ) -> list[Item]:
     async def run() -> list[Item]:
         request = Request("id", list(tensors), tensors[0].shape[0], Timeline())
-        grouping = Grouping(columns, batch, batched=batched, fixed_rows=fixed_rows)
+        grouping = Grouping(columns, batch, batched=batched, fixed_rows=fixed_rows, apart=apart)
         return (await grouping.cut(request, 100.0, 1.0))[1]
 
     return asyncio.run(run())
@@ -46,6 +51,12 @@ def test_a_request_that_fits_is_one_item_without_copying() -> None:
     (only,) = items([X], Batch(), tensor)
     assert only.columns[0] is tensor.data
     assert (only.rows, only.cost, only.bytes_total) == (3, 3.0, 24)
+
+
+def test_before_a_cache_rows_are_cut_one_by_one_but_where_they_depend_on_each_other() -> None:
+    assert [item.rows for item in items([X], Batch(), floats(3), apart=True)] == [1, 1, 1]
+    assert [item.rows for item in items([X], Batch(enabled=False), floats(3), apart=True)] == [3]
+    assert [item.rows for item in items([X], Batch(), floats(3), batched=False, fixed_rows=3, apart=True)] == [3]
 
 
 @given(st.integers(1, 200), st.integers(1, 64))

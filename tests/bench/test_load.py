@@ -91,6 +91,7 @@ def test_an_answer_is_complete_when_its_head_says_so(data: bytes, status: int | 
     assert (answer.status if answer else None) == status
 
 
+@pytest.mark.alone
 def test_a_server_that_stalls_once_is_charged_for_all_that_were_due_meanwhile() -> None:
     """Half a second in three, at 100/s: a sixth of the requests waited, half of these more than a quarter second."""
     with answering(stall_at=50, stall_s=0.5) as port:
@@ -119,6 +120,7 @@ def test_what_was_never_answered_or_never_sent_counts_with_the_time_it_waited() 
     assert offered.histogram.quantile_s(0.2) >= 1
 
 
+@pytest.mark.alone
 def test_the_cpu_of_a_tree_counts_children_that_run_and_that_have_ended() -> None:
     """A child burns 0.3 s and ends, a grandchild burns 0.3 s and stays."""
     burn = "import time\nwhile time.process_time() < 0.3: pass\n"

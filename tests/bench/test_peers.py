@@ -12,7 +12,7 @@ from bench.peers import environments, networks
 from bench.peers.forms import FORMS, HEADER_LENGTH, numbers
 from bench.peers.forwardpass import configuration
 from bench.peers.models import WORKLOADS
-from bench.peers.peer import Layout, Peer, served_name
+from bench.peers.peer import Layout, Peer
 from bench.peers.registry import ALL
 from bench.peers.triton import configuration as triton
 from bench.tabular import write_tabular
@@ -74,10 +74,10 @@ def test_our_own_server_is_given_a_repository_that_it_takes(tmp_path: Path) -> N
 @pytest.mark.parametrize("model", triton.FORMS)
 def test_triton_is_told_the_inputs_that_the_request_has(model: str, tmp_path: Path) -> None:
     made = triton.write_repository(model, Layout(2, 1, 7), tmp_path, python=True)
-    text = (made / served_name(model) / "config.pbtxt").read_text()
-    asked = {"minilm": ["input_ids", "attention_mask"], "image": ["image"]}.get(model, ["x"])
-    assert re.findall(r'input \[\{ name: "(\w+)"', text) == asked
-    assert "max_batch_size: 7" in text and "count: 2" in text
+    text = (made / triton.path(model).split("/")[3] / "config.pbtxt").read_text()
+    asked = {"minilm": ["input_ids", "attention_mask"], "sentence": ["text"], "image": ["image"], "jpeg": ["picture"]}
+    assert re.findall(r'input \[\{ name: "(\w+)"', text) == asked.get(model, ["x"])
+    assert "max_batch_size: 7" in text
 
 
 def test_triton_runs_a_cascade_as_an_ensemble_of_its_networks(tmp_path: Path) -> None:
@@ -115,6 +115,7 @@ def test_token_ids_and_their_mask_are_one_row_where_only_one_argument_can_be_bat
         (b'{"outputs":{"embedding":[0.5,2]}}', {}),
         (b'{"label":"0.5","score":2}', {}),
         (b"\0\0\0?\0\0\0@", {"Content-Type": "application/octet-stream"}),
+        (b'{"outputs":[{"datatype":"BYTES","shape":[1,1],"data":["2.000000:0.5"]}]}', {}),
         (b"{}\0\0\0?\0\0\0@", {"inference-header-content-length": "2"}),
     ],
 )

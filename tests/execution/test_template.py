@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from tests import fixtures_onnx
+from tests.serving import serving
 
 from forwardpass.batching.ticket import Item, Ticket
 from forwardpass.core.clock import monotonic_s
@@ -169,3 +171,12 @@ def test_a_template_ends_with_its_block() -> None:
     with Template() as template:
         pid = template.pid
     assert pid is not None and not psutil.pid_exists(pid)
+
+
+def test_a_server_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    fixtures_onnx.identity(tmp_path / "identity.onnx")
+    with serving(tmp_path / "identity.onnx", data=tmp_path / "data") as server:
+        family = psutil.Process(server.process.pid).children(recursive=True)
+        assert len(family) == 2  # the template, and the worker that it forked
+        server.process.kill()
+        assert psutil.wait_procs(family, timeout=10.0)[1] == []

@@ -68,7 +68,12 @@ def books() -> Inference:
 
 @pytest.fixture
 def client(operator: Operator, books: Inference) -> Iterator[Client]:
-    control = {route.endpoint: _control for route in ROUTES if (route.plane, route.family) == ("admin", "v2")}
+    others = ("v2", "cache")  # are what the data plane may have too, and what has an endpoint of its own
+    control = {
+        route.endpoint: _control
+        for route in ROUTES
+        if route.plane == "admin" and (route.family in others or route.endpoint.startswith(others))
+    }
     limits = admin_limits(HttpLimits(), local=True)
     plane = admin_plane(operator, Receipts(), Metrics(), control, books, admin_edge(limits))
     with (

@@ -30,6 +30,25 @@ def session(name: str) -> Any:
     return onnxruntime.InferenceSession(str(MODELS / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
 
 
+def tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    made = Tokenizer.from_file(str(MODELS / "tokenizer.json"))
+    made.enable_padding()
+    made.enable_truncation(256)
+    return made
+
+
+def pixels(file: bytes) -> Any:
+    """A JPEG as numbers [3,224,224]."""
+    import simplejpeg
+    from PIL import Image
+
+    picture = Image.fromarray(simplejpeg.decode_jpeg(file)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    levels = np.asarray(picture, np.float32)
+    return np.ascontiguousarray(((levels / 255 - MEAN) / SPREAD).transpose(2, 0, 1))
+
+
 class Rows:
     """x [30] as a list of numbers -> y, one number."""
 
@@ -89,12 +108,8 @@ class Sentences(Tokens):
     """text -> y, the embedding."""
 
     def __init__(self) -> None:
-        from tokenizers import Tokenizer
-
         super().__init__()
-        self._tokenizer = Tokenizer.from_file(str(MODELS / "tokenizer.json"))
-        self._tokenizer.enable_padding()
-        self._tokenizer.enable_truncation(256)
+        self._tokenizer = tokenizer()
 
     def item(self, fields: Any) -> Any:
         return fields["text"]
@@ -124,12 +139,7 @@ class Photos(Images):
     """A JPEG file -> the place and the probability of the likeliest class."""
 
     def decode(self, body: bytes) -> Any:
-        import simplejpeg
-        from PIL import Image
-
-        pixels = Image.fromarray(simplejpeg.decode_jpeg(body))
-        levels = np.asarray(pixels.resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float32)
-        return np.ascontiguousarray(((levels / 255 - MEAN) / SPREAD).transpose(2, 0, 1))
+        return pixels(body)
 
     def encode(self, answer: Any) -> bytes:
         best = int(answer.argmax())

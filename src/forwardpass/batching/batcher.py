@@ -87,7 +87,7 @@ class Batcher:
 
     async def _next(self, executor: Executor, last: Flight | None) -> Taken:
         await self._vacant(executor, None if last is None else last.ahead_at)
-        if last is not None and last.ahead_at is None:
+        if last is not None and last.ahead_at is None and self._taking.lingers_s(last.report):
             await self._linger(executor, last)
         idle = False
         while True:

@@ -1,5 +1,6 @@
 """A kept answer as bytes for a store that servers share, and back: what comes from there is checked, not trusted."""
 
+from hashlib import sha256
 from math import prod
 
 import msgspec
@@ -18,18 +19,23 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
     tokens: int
 
 
+SUM_BYTES = 16
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Packed)
 
 
-def packed(kept: Kept, now: float) -> bytes:
-    """``now`` on the clock of its ``made_s``."""
+def packed(key: bytes, kept: Kept, now: float) -> bytes:
+    """``now`` on the clock of its ``made_s``. The answer cannot be damaged, nor stand under another key, unseen."""
     outputs = [(each.datatype, each.shape, bytes(each.data), list(each.shapes)) for each in kept.outputs]
-    return _encoder.encode(_Packed(wall_s() - (now - kept.made_s), kept.rows, outputs, list(kept.notes), kept.tokens))
+    value = _encoder.encode(_Packed(wall_s() - (now - kept.made_s), kept.rows, outputs, list(kept.notes), kept.tokens))
+    return _sum(key, value) + value
 
 
-def unpacked(value: bytes, now: float) -> Kept | None:
+def unpacked(key: bytes, data: bytes, now: float) -> Kept | None:
     """None for what is no whole answer. One that another machine's clock puts into the future was made now."""
+    value = data[SUM_BYTES:]
+    if data[:SUM_BYTES] != _sum(key, value):
+        return None
     try:
         found = _decoder.decode(value)
     except msgspec.MsgspecError:
@@ -56,3 +62,7 @@ def _whole(tensor: Tensor, rows: int) -> bool:
         return tensor.datatype == "BYTES" and len(byte_offsets(tensor.data, elements)) > 0
     except ValueError:
         return False
+
+
+def _sum(key: bytes, value: bytes) -> bytes:
+    return sha256(key + value).digest()[:SUM_BYTES]

@@ -86,7 +86,7 @@ class RedisTier:
         if late:
             self._missed("no answer in time")
         found = {key: value for key, future in asked.items() if future.done() and (value := future.result())}
-        kept = {key: unpacked(value, now) for key, value in found.items()}
+        kept = {key: unpacked(key, value, now) for key, value in found.items()}
         return {key: each for key, each in kept.items() if each is not None}
 
     def keep(self, pipeline: str, key: bytes, kept: Kept, now: float, ttl_s: float) -> None:
@@ -94,7 +94,7 @@ class RedisTier:
         if self.away or size > VALUE_BYTES_MAX or self._writing_bytes + size > WAITING_BYTES_MAX:
             self.dropped += 1
             return
-        value = packed(kept, now)
+        value = packed(key, kept, now)
         self._writing_bytes += len(value)
         self._writes.append(_Write(_name(pipeline, key), value, max(1, int(1000 * (ttl_s - (now - kept.made_s))))))
         self._write.set()

@@ -81,6 +81,11 @@ class Shelf:
         self.purges += 1
         return count
 
+    def close(self) -> None:
+        """Nothing is kept from now on."""
+        self._entry_bytes_max = -1
+        self.clear()
+
     def oldest_s(self) -> float | None:
         """When the oldest was made, of those LOOKED_AT that nobody asked for the longest."""
         return min([kept.made_s for kept in islice(self._entries.values(), LOOKED_AT)], default=None)
@@ -126,7 +131,7 @@ class Shelves:
 
     def remove(self, shelf: Shelf) -> None:
         """Its version is gone, and its answers with it."""
-        shelf.clear()
+        shelf.close()
         self._shelves.remove(shelf)
 
     def took(self, size: int) -> None:

@@ -21,7 +21,6 @@ from forwardpass.execution.ending import kill
 from forwardpass.execution.forking import PID
 
 ANSWER_TIME_S = 10.0  # the first order waits for the template's imports
-LEAVE_TIME_S = 2.0
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
 UNKNOWN = 255  # as asyncio has it
 _PR_SET_CHILD_SUBREAPER = 36
@@ -36,7 +35,7 @@ class Template:
         self._answer_time_s = answer_time_s
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._left: list[subprocess.Popen[bytes]] = []
+        self._stale = False  # one of its workers has crashed
         self._asking = asyncio.Lock()
 
     def __enter__(self) -> Self:
@@ -48,13 +47,7 @@ class Template:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
-        for process in self._left:
-            try:
-                process.wait(LEAVE_TIME_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._end()
         _adopt(False)
 
     @property
@@ -99,7 +92,7 @@ class Template:
         except (OSError, TimeoutError):
             answer = await self._last_word(control)
         except asyncio.CancelledError:
-            self._leave()  # its answer would be taken for that to the next order
+            self._end()  # its answer would be taken for that to the next order
             raise
         if not answer:
             return None
@@ -117,13 +110,18 @@ class Template:
         return b""
 
     def _running(self) -> socket.socket | None:
-        if self._process is None or self._process.poll() is not None:
-            self._leave()
-            with suppress(OSError):
-                self._start()
+        if self._stale or self._process is None or self._process.poll() is not None:
+            self._renew()
         return self._control
 
+    def _renew(self) -> None:
+        self._end()
+        with suppress(OSError):
+            self._start()
+
     def _start(self) -> None:
+        """Raises OSError, also where the kernel could not tell how a worker ends that was not started from here."""
+        os.close(os.pidfd_open(os.getpid()))
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.setblocking(False)
         with there:
@@ -137,20 +135,22 @@ class Template:
                 raise
         self._control = here
 
-    def _leave(self) -> None:
-        """It ends by itself when nobody can order any more."""
-        self._left = [process for process in self._left if process.poll() is None]
+    def _end(self) -> None:
+        """It holds nothing, and its workers are not its children."""
         if self._control is not None:
             self._control.close()
         if self._process is not None:
-            self._left.append(self._process)
+            self._process.kill()
+            self._process.wait()
         self._process = self._control = None
+        self._stale = False
 
     def _ended(self, returncode: int) -> None:
+        """A worker ended so."""
         if -returncode in CRASHES:
-            self._leave()
-            with suppress(OSError):
-                self._start()
+            self._stale = True
+            if not self._asking.locked():
+                self._renew()
 
 
 def _adopt(yes: bool) -> None:

@@ -9,22 +9,22 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from forwardpass.batching.ticket import Ticket
 from forwardpass.core.caller import Caller
+from forwardpass.core.clock import Clock, RandomIds
 from forwardpass.core.errors import Code, Failure
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialects.envelope import answer_headers
 from forwardpass.ingress.dialects.v2_repeated import Repeated, texts_of
 from forwardpass.ingress.framing import Head, opening_of
+from forwardpass.ingress.inference import Inference
 from forwardpass.ingress.serving import Asker, Waiting
 from forwardpass.pipeline.begun import Begun, begin
+from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
-
-if TYPE_CHECKING:
-    from forwardpass.ingress.direct import Asked, Direct
 
 MEMBERS_MAX = 256
 TOLD = frozenset((Code.DEADLINE_EXCEEDED, Code.SHED, Code.SHUTTING_DOWN, Code.MODEL_UNAVAILABLE))
@@ -58,10 +58,28 @@ class Member(Waiting):
             self.bundle.left(self)
 
 
+class Alone(Protocol):
+    """Who answers one request by itself, and what that takes."""
+
+    handle: Handle
+    inference: Inference
+    clock: Clock
+    ids: RandomIds
+
+    def alone(self, variant: Variant, caller: Caller, member: Member) -> None:
+        """Answer a member of a bundle: by the version and for the caller that it came in for."""
+
+    def fail(self, variant: Variant, caller: Caller, member: Member, error: Exception) -> None:
+        """That is its end."""
+
+    def gone(self, variant: Variant, caller: Caller, member: Member) -> None:
+        """It left before it was told."""
+
+
 class Bundle:
     """Members of one pass, until they are told."""
 
-    def __init__(self, direct: "Direct", variant: Variant, repeated: Repeated, caller: Caller) -> None:
+    def __init__(self, direct: Alone, variant: Variant, repeated: Repeated, caller: Caller) -> None:
         self._direct = direct
         self._variant = variant
         self._repeated = repeated
@@ -141,10 +159,13 @@ class Bundle:
         begun.close_alike(ids, [member.received_s for member in members], left)
         for member, id, text in zip(members, ids, texts, strict=True):
             if not member.left:
-                member.asker.tell_row(opening, id, text)
+                try:
+                    member.asker.tell_row(opening, id, text)
+                except Exception:  # a border: what is in the books is not run again
+                    _log.exception("an answer could not be told")
         return True
 
-    def _each(self, answer: Callable[["Member"], None]) -> None:
+    def _each(self, answer: Callable[[Member], None]) -> None:
         """Those who have left are written down."""
         for member in self.members:
             try:
@@ -155,17 +176,17 @@ class Bundle:
             except Exception as error:  # a border: a defect with one is not the others'
                 self._fail(member, error)
 
-    def _alone(self, member: "Member") -> None:
+    def _alone(self, member: Member) -> None:
         self._direct.alone(self._variant, self._caller, member)
 
-    def _fail(self, member: "Member", error: Exception) -> None:
+    def _fail(self, member: Member, error: Exception) -> None:
         self._direct.fail(self._variant, self._caller, member, error)
 
 
 class Bundles:
     """Those of this pass of the loop."""
 
-    def __init__(self, direct: "Direct") -> None:
+    def __init__(self, direct: Alone) -> None:
         self._direct = direct
         self._open: dict[tuple[Repeated, Caller], Bundle] = {}
         self._all: list[Bundle] = []
@@ -173,7 +194,7 @@ class Bundles:
     def join(
         self,
         variant: Variant,
-        asked: "Asked",
+        repeated: Repeated,
         caller: Caller,
         text: bytes,
         head: Head,
@@ -181,8 +202,6 @@ class Bundles:
         received_s: float,
         asker: Asker,
     ) -> Member:
-        repeated = asked.repeated
-        assert repeated is not None, "what bundles are made of"
         key = (repeated, caller)
         bundle = self._open.get(key)
         if bundle is None or len(bundle.members) >= MEMBERS_MAX:

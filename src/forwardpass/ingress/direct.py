@@ -111,6 +111,7 @@ class Direct:
     def _exchange(
         self, asked: Asked, variant: Variant, caller: Caller, http: HttpRequest, asker: Asker
     ) -> "Answering | Exchange":
+        assert asked.match is not None, "it has a dialect"
         trace = None if asked.quiet else trace_of(http.headers)
         call = Call(http, asked.match, self.ids.next(), Timeline(http.received_s), trace, caller, asked=asked)
         return Exchange(self, variant, call, asker).begun()
@@ -134,7 +135,7 @@ class Direct:
                 asked.short = False
                 return None
             asked.interned = asked.repeated = repeated = repeated.interned(variant.repeated)
-        return self._bundles.join(variant, asked, caller or ANONYMOUS, text, head, body, received_s, asker)
+        return self._bundles.join(variant, repeated, caller or ANONYMOUS, text, head, body, received_s, asker)
 
     def alone(self, variant: Variant, caller: Caller, member: Member) -> None:
         """Answer a member of a bundle by itself: by the version and for the caller that it came in for."""

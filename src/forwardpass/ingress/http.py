@@ -135,7 +135,8 @@ class HttpConnection(asyncio.Protocol):
     def _put_whole(self, head: Head, body: bytes, now_s: float) -> None:
         self._deaf = not head.keep_alive
         size = self._splitter.head_bytes + len(body)
-        if not self._line and not self._busy and self._begin(head, body, size):
+        alone = not (self._line or self._busy or self._splitter.unread_bytes)  # else others have their turn in between
+        if alone and self._begin(head, body, size):
             self._has_room = self._let_in = False
             return
         self._line_bytes += size

@@ -3,7 +3,7 @@
 At most one request of a connection is on it, and then nothing else of that connection is being answered.
 """
 
-from collections.abc import Coroutine
+import logging
 from typing import NamedTuple, Protocol
 
 from forwardpass.ingress.framing import Head, Opening
@@ -11,6 +11,8 @@ from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
 from forwardpass.ingress.serving import Answering, Serving, Waiting
 from forwardpass.ingress.writer import AnswerWriter
+
+log = logging.getLogger("forwardpass.ingress")
 
 
 class Begun(NamedTuple):
@@ -33,6 +35,9 @@ class Host(Protocol):
 
     def later(self, begun: Begun) -> None:
         """Have the task answer it, before all else."""
+
+    def cut(self) -> None:
+        """End the connection at once."""
 
 
 class Short:
@@ -71,10 +76,16 @@ class Short:
         return self._host.request(head, body, received_s)
 
     def tell(self, answering: Answering) -> None:
+        try:
+            self._tell(answering)
+        except Exception:  # a border, as the task is
+            log.exception("a connection was given up")
+            self._host.cut()
+
+    def _tell(self, answering: Answering) -> None:
         begun = self.begun
         assert begun is not None, "an answer to nothing"
         if not isinstance(answering, HttpAnswer) or not self._writer.at_once(answering):
-            self.begun = begun if isinstance(answering, Coroutine) else begun._replace(waiting=None)  # it has ended
             return self._host.later(begun._replace(answering=answering))
         close = answering.close or not begun.head.keep_alive or self._server.draining
         self._writer.write_now(answering, begun.head, close)

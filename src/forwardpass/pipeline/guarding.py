@@ -168,6 +168,7 @@ class Guarding:
             asked = Request(
                 random_id(), columns, rows, Timeline(now, now), priority=request.priority, deadline_s=deadline - now,
                 caller=request.caller, trace=request.trace, judging=chain,
+                age_s_max=request.age_s_max, stores=request.stores,
             )  # fmt: skip
             judge.enter()
             try:
