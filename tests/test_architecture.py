@@ -60,6 +60,7 @@ CATCHES_EVERYTHING: dict[str, str] = {
     "ingress/identity/beside.py": "a border: a defect costs one look at what the door knows",
     "ingress/http.py": "a border: a defect costs one connection",
     "ingress/data_plane.py": "a border: a defect costs one request",
+    "ingress/fronts/channel.py": "a border: a defect costs one message",
     "ingress/fronts/desk.py": "a border: a defect costs one request of a front",
     "ingress/direct.py": "a border: a defect costs one request",
     "ingress/bundles.py": "a border: a defect costs one request, never the batch that it was in",

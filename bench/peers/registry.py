@@ -1,6 +1,7 @@
 """Every peer, each with its smallest honest best configuration; ``python bench/peers/registry.py`` lists them.
 
-What is best is known from the peers' own documentation and found by layouts.py on two cores.
+What is best is known from the peers' own documentation and found by layouts.py on two cores. Triton, mosec and FastAPI
+are asked everything; the others, far behind on the smallest model, rows and token ids only.
 """
 
 import sys

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from forwardpass.batching.executed import EXACT_ROWS_MAX, Executed, Runs
@@ -14,6 +15,13 @@ def test_batches_of_one_size_are_counted_and_timed_together() -> None:
         executed.add(report(rows, execute_s))
     assert (executed.executions, executed.rows) == (3, 7)
     assert executed.by_rows == {2: Runs(2, 0.5, 3.0, 1.0), 3: Runs(1, 0.25, 4.0, 0.5)}
+
+
+def test_padding_of_all_batches_is_added_up() -> None:
+    executed = Executed()
+    for _ in range(2):
+        executed.add(msgspec.structs.replace(report(2), elements=7, padding=3))
+    assert (executed.elements, executed.padding) == (14, 6)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,14 @@ def test_an_item_that_failed_as_a_whole_has_no_rows() -> None:
         outcome_of(answer([PartMeta(2, [], [], ("internal", "no", "", ""))], [16]), items(2), FIELDS)
 
 
+@pytest.mark.parametrize(("elements", "padding"), [(-1, 0), (0, -1)])
+def test_less_than_no_padding_is_refused(elements: int, padding: int) -> None:
+    outputs = [OutputMeta("y", "FP32", [[(2,)]], [8])]
+    done = Done(1, [PartMeta(1, [], [])], outputs, 0.0, 0.0, 0.0, 0.0, elements, padding)
+    with pytest.raises(WireError):
+        outcome_of(Frame(Kind.DONE, wire.encode(done), memoryview(bytes(8))), items(1), FIELDS)
+
+
 @pytest.mark.parametrize(
     ("sizes", "shape"),
     [([12, 4], (2,)), ([8, 8], (3,)), ([16, 0], (2,)), ([24, -8], (2,)), ([8, 8], (-1, -2))],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.ingress.framing import CHUNKS_AT_ONCE_MAX
+from forwardpass.ingress.bodies import CHUNKS_AT_ONCE_MAX
 from forwardpass.ingress.message import HttpLimits
 from forwardpass.ingress.splitter import Splitter
 

@@ -133,7 +133,7 @@ tolerance = 0.01
         (GROWING + MODEL + "[batch.padding]\nfields = { ids = 0 }\nbuckets = [16, 8]", "batch.padding.buckets", 13),
         (TENSOR + MODEL + "[batch.padding]\nfields = { x = 0 }", "batch.padding.fields.x", 12),
         (MODEL + "[queue]\nwait_max_s = 0", "queue.wait_max_s", 7),
-        (MODEL + "[workers]\ncount = 0", "workers.count", 7),
+        (MODEL + "[workers]\ncount = -1", "workers.count", 7),
         (MODEL + "[checks]\nrange = { score = [1.0, 0.0] }", "checks.range.score", 7),
         ("outputs = ['y']" + MODEL + "[checks]\n\nrange = { z = [0, 1] }", "checks.range.z", 8),
         ("outputs = ['y', 'y']" + MODEL, "outputs[1]", 1),

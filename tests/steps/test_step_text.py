@@ -65,6 +65,11 @@ def test_tokens_are_padded_to_the_longest_row_only(run: "Run", folder: Path) -> 
     assert {column.dtype for name, column in columns.items() if name != "text"} == {np.dtype(np.int64)}
 
 
+def test_what_a_batch_is_filled_up_with_is_counted(run: "Run", folder: Path) -> None:
+    batch = run("tokenize", OPTIONS, {TEXT: ["a man", "a"]}, folder)
+    assert (batch.elements, batch.padding) == (4 + 3, 1)
+
+
 def test_a_cut_text_keeps_its_special_tokens_and_says_so(run: "Run", folder: Path) -> None:
     batch = run("tokenize", OPTIONS, {TEXT: ["a", "a man eats bread a man"]}, folder)
     assert batch.columns["input_ids"][1].tolist() == [1, 4, 5, 6, 7, 2]

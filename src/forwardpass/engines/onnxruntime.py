@@ -10,6 +10,7 @@ from forwardpass.core.clock import Clock, monotonic_s
 from forwardpass.core.errors import Code, Failed, Misconfigured, Problem
 from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
+from forwardpass.engines.arena import Arena
 from forwardpass.engines.discover import EngineKind, EngineOption
 from forwardpass.engines.graph import OUT_OF_MEMORY, signature_of
 from forwardpass.engines.oneshot import OneShot
@@ -24,8 +25,6 @@ DATATYPES = {
 LEVELS = {
     "all": "ORT_ENABLE_ALL", "extended": "ORT_ENABLE_EXTENDED", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"
 }  # fmt: skip
-MUCH_LARGER = 4
-SHRINK_EVERY_S = 10.0
 SIZE_TRIED = 4  # of an axis that is free, when an output's rank is found by running
 
 
@@ -34,8 +33,6 @@ class OnnxRuntime:
 
     def __init__(self, clock: Clock = monotonic_s) -> None:
         self._clock = clock
-        self._shrunk_s = clock()
-        self._largest_bytes = 0  # of the batches since then
 
     def load(self, file: ModelFile) -> None:
         try:
@@ -54,9 +51,7 @@ class OnnxRuntime:
         spinning = "1" if file.options.get("spinning", False) else "0"
         settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         settings.add_session_config_entry("session.use_env_allocators", "1")
-        _grow_as_asked(onnxruntime)
-        self._shrinking = onnxruntime.RunOptions()
-        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._arena = Arena(onnxruntime, self._clock)
         self._name = PurePath(file.path).name
         try:
             # Without enable_fallback=0 a failing session prints the model's own text to standard output.
@@ -76,7 +71,7 @@ class OnnxRuntime:
         # Outputs are not bound beforehand: on a 30-64-32-1 network that saves 3 of 10 us, but for one exact shape only
         # and with a copy of every answer; binding anew for each call costs 10 us more than it saves.
         try:
-            answers = self._session.run(self._outputs, dict(batch), self._run_options(batch))
+            answers = self._session.run(self._outputs, dict(batch), self._arena.options(batch))
             return dict(zip(self._outputs, answers, strict=True))
         except Exception as error:  # its errors share no base class
             detail = str(error)
@@ -87,18 +82,6 @@ class OnnxRuntime:
 
     def close(self) -> None:
         self._session = None
-
-    def _run_options(self, batch: Arrays) -> Any:
-        """The arena keeps what its largest batch took: once in a while a much smaller one gives that back."""
-        size = sum([array.nbytes for array in batch.values()])
-        if size * MUCH_LARGER >= self._largest_bytes:
-            self._largest_bytes = max(self._largest_bytes, size)
-            return None
-        now = self._clock()
-        if now - self._shrunk_s < SHRINK_EVERY_S:
-            return None
-        self._shrunk_s, self._largest_bytes = now, size
-        return self._shrinking
 
     def _read_signature(self, file: ModelFile) -> ModelSignature:
         inputs = [self._field(node) for node in self._session.get_inputs()]
@@ -141,15 +124,6 @@ class OnnxRuntime:
 
     def _invalid(self, key: str, found: str, allowed: str) -> Misconfigured:
         return Misconfigured(Code.MODEL_INVALID, (Problem(self._name, key, found, allowed),))
-
-
-def _grow_as_asked(onnxruntime: Any) -> None:
-    """One arena per process that grows by what is asked for; by itself it doubles, and one large refused request would
-    leave it holding the worker's whole address space. Registering it again changes nothing."""
-    place = onnxruntime.OrtMemoryInfo(
-        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
-    )
-    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
 
 
 engine = EngineKind(

@@ -7,7 +7,7 @@ which ones it gave up.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -56,8 +56,10 @@ class States:
                 found[item] = {} if start else self._kept.get(number)
         return Staged(self, run, found)
 
-    def forget(self, numbers: Iterable[int]) -> None:
+    def forget(self, numbers: Sequence[int]) -> None:
         """Nobody will ask for these again; what a batch still works on goes once that is done."""
+        if not numbers:
+            return
         with self._lock:
             for number in numbers:
                 self._kept.pop(number, None)

@@ -21,8 +21,6 @@ from forwardpass.ingress.routes import Family
 from forwardpass.ingress.status import error_answer
 
 METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"QUERY"))
-CHUNK_LINE_BYTES_MAX = 256
-CHUNKS_AT_ONCE_MAX = 4096  # are read before others have their turn: the smallest cost as much as kilobytes
 _LINE_REST_BYTES = 64  # what a request line may have besides its target
 
 _WORD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -30,8 +28,6 @@ _TOKEN = re.compile(_WORD)
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 _TARGET = re.compile(rb"[!\"$-\[\]-~]+")  # visible ASCII without # (a fragment is never sent) and backslash
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# Extensions mean nothing, and are held to their grammar: others read what is not of it each in a way of its own.
-_CHUNK_SIZE = re.compile(rb'([0-9A-Fa-f]{1,8})(?:;%b(?:=(?:%b|"[\t !#-\[\]-~]*"))?)*' % (_WORD, _WORD))
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 _BODILESS = (204, 304)
 # Headers that decide what the message is or who sent it: two of them are two readings.
@@ -295,82 +291,6 @@ def content_encoding(value: bytes) -> bytes:
     if name == b"identity":
         return b""
     raise Refused(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip, deflate or left out")
-
-
-class SizedBody:
-    """Takes a body of known length in pieces; memory follows what came, not what was announced."""
-
-    def __init__(self, length: int) -> None:
-        self.data = bytearray()
-        self._length = length
-
-    def take(self, buffer: bytes, position: int) -> tuple[int, bool]:
-        """Read on from ``position``; returns where it stopped and whether the body is whole."""
-        end = min(len(buffer), position + self._length - len(self.data))
-        self.data += memoryview(buffer)[position:end]
-        return end, len(self.data) == self._length
-
-
-class ChunkedBody:
-    """Takes a chunked body in pieces of any size. Linear in the bytes; holds no more than the body's limit."""
-
-    def __init__(self, limits: HttpLimits) -> None:
-        self.data = bytearray()
-        self._limits = limits
-        self.tired = False  # it stopped where it could go on, for others to have their turn
-        self._chunks = 0
-        self._left = 0  # of the current chunk, its CR LF included; 0 = a size line is next
-
-    def take(self, buffer: bytes, position: int) -> tuple[int, bool]:
-        """Read on from ``position``; returns where it stopped and whether the body is whole. Raises Refused."""
-        last = self._chunks + CHUNKS_AT_ONCE_MAX
-        self.tired = False
-        while True:
-            if self._left > 2:
-                piece = buffer[position : position + self._left - 2]
-                self.data += piece
-                self._left -= len(piece)
-                position += len(piece)
-            if self._left > 2 or (self._left == 2 and len(buffer) - position < 2):
-                return position, False
-            if self._left == 2:
-                if buffer[position : position + 2] != b"\r\n":
-                    raise bad_request("a chunk is longer than the size before it says")
-                self._left = 0
-                position += 2
-            end = buffer.find(b"\r\n", position, position + CHUNK_LINE_BYTES_MAX)
-            if end < 0:
-                if len(buffer) - position >= CHUNK_LINE_BYTES_MAX:
-                    raise bad_request(f"a chunk's size line is longer than {CHUNK_LINE_BYTES_MAX} bytes")
-                return position, False
-            if self._chunks >= last:
-                self.tired = True
-                return position, False
-            size = self._size(buffer[position:end])
-            if size == 0:
-                return self._last(buffer, position, end + 2)
-            position = end + 2
-            self._left = size + 2
-
-    def _size(self, line: bytes) -> int:
-        match = _CHUNK_SIZE.fullmatch(line)
-        if match is None:
-            raise bad_request("a chunk's size is not one to eight hex digits, with or without extensions")
-        size = int(match[1], 16)
-        self._chunks += 1
-        if size > self._limits.body_bytes_max - len(self.data):
-            raise too_large(self._limits)
-        if self._chunks > self._limits.chunks_max:
-            raise Refused(Code.TOO_MANY_CHUNKS, f"the body has more than {self._limits.chunks_max} chunks")
-        return size
-
-    def _last(self, buffer: bytes, line: int, end: int) -> tuple[int, bool]:
-        if len(buffer) < end + 2:
-            self._chunks -= 1  # the size line is read again once the empty line is here
-            return line, False
-        if buffer[end : end + 2] != b"\r\n":
-            raise bad_request("trailers after a chunked body are not supported")
-        return end + 2, True
 
 
 class Opening(NamedTuple):

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import NamedTuple
 
-from forwardpass.core.errors import Code, Failed, Failure
+from forwardpass.core.errors import Failed, Failure
 from forwardpass.ingress.connections import LINGER_S, ends_of
 from forwardpass.ingress.ending import Ending
-from forwardpass.ingress.framing import Head, refusal_of
+from forwardpass.ingress.framing import Head
 from forwardpass.ingress.identity.subjects import subject_of
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.routes import SMALL_BODY_BYTES_MAX
@@ -246,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
                     await self._wake
                 entry = self._line.popleft()
                 if isinstance(entry, Failure):
-                    self._writer.refuse(self._refusal(entry, *self._asked), self._asked[0])
+                    self._writer.refuse(self._server.refusal(entry, *self._asked), self._asked[0])
                     break
                 if isinstance(entry, Head):
                     last = await self._screen(entry)
@@ -272,7 +272,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 answer = await self._server.screen(self.request(head, b"", self._server.clock()))
             except Exception as error:
-                answer = self._failed(error, head)
+                answer = self._server.failed(error, head)
             if answer is not None:
                 return await self._writer.write(answer, head, True)
         if self._splitter.awaits_go_ahead and not self._deaf:
@@ -325,24 +325,12 @@ class HttpConnection(asyncio.Protocol):
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and self._task.cancelling():
                     raise  # the client is gone; otherwise something inside gave up, which is no answer
-                answer = self._failed(error, head)
+                answer = self._server.failed(error, head)
             close = answer.close or not head.keep_alive or server.draining
             return await self._writer.write(answer, head, close)
         except asyncio.CancelledError:
             server.cancelled += 1
             raise
-
-    def _failed(self, error: BaseException, head: Head) -> HttpAnswer:
-        if not isinstance(error, Failure):
-            log.error("no answer was made", exc_info=error)
-            error = Failed(Code.INTERNAL, "the request failed inside the server")
-        return self._refusal(error, head.method, head.path, head.headers)
-
-    def _refusal(self, failure: Failure, method: bytes, path: str, headers: Mapping[bytes, bytes]) -> HttpAnswer:
-        self._server.refused[failure.code] += 1
-        answer = refusal_of(failure, self._server.family_of(method, path))
-        answer.headers += self._server.origins.headers(headers)
-        return answer
 
     def pause_writing(self) -> None:
         self._writer.pause()

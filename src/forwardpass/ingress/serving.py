@@ -1,17 +1,20 @@
 """What the connections of one server share: who answers, the limits, what is counted."""
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from forwardpass.core.clock import Clock
-from forwardpass.core.errors import Code
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.ingress.connections import OpenConnections
 from forwardpass.ingress.cors import Origins
-from forwardpass.ingress.framing import Head, Opening
+from forwardpass.ingress.framing import Head, Opening, refusal_of
 from forwardpass.ingress.in_flight import BytesInFlight
 from forwardpass.ingress.message import HttpAnswer, HttpLimits, HttpRequest, Respond, Screen
 from forwardpass.ingress.routes import Family
+
+log = logging.getLogger("forwardpass.ingress")
 
 FamilyOf = Callable[[bytes, str], Family]
 Answering = HttpAnswer | Coroutine[Any, Any, HttpAnswer]
@@ -76,3 +79,17 @@ class Serving:
         self.refused: Counter[Code] = Counter()
         self.in_flight = BytesInFlight(limits.bytes_in_flight_max) if in_flight is None else in_flight
         self.connections = OpenConnections(limits, clock)
+
+    def failed(self, error: BaseException, head: Head) -> HttpAnswer:
+        """The answer of one whose answering ended so."""
+        if not isinstance(error, Failure):
+            log.error("no answer was made", exc_info=error)
+            error = Failed(Code.INTERNAL, "the request failed inside the server")
+        return self.refusal(error, head.method, head.path, head.headers)
+
+    def refusal(self, failure: Failure, method: bytes, path: str, headers: Mapping[bytes, bytes]) -> HttpAnswer:
+        """What a client is told by HTTP itself, as far as is known what it asked."""
+        self.refused[failure.code] += 1
+        answer = refusal_of(failure, self.family_of(method, path))
+        answer.headers += self.origins.headers(headers)
+        return answer

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 
 from forwardpass.core.errors import Code, Refused
-from forwardpass.ingress.framing import ChunkedBody, Head, SizedBody, check_begun, first_line, read_head
+from forwardpass.ingress.bodies import ChunkedBody, SizedBody
+from forwardpass.ingress.framing import Head, check_begun, first_line, read_head
 from forwardpass.ingress.message import HttpLimits
 
 _ORIGIN = re.compile(rb"\r\norigin:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
@@ -60,7 +61,7 @@ class Splitter:
             self._position, whole = self._body.take(self._buffer, self._position)
             if not whole:
                 return None
-            body = bytes(self._body.data)
+            body = self._body.whole()
         self._head = self._body = None
         self._begun_s = 0.0
         if self._position == len(self._buffer):
@@ -131,7 +132,7 @@ class Splitter:
     @property
     def body_bytes(self) -> int:
         """What is here of a body that is not whole."""
-        return 0 if self._body is None else len(self._body.data)
+        return 0 if self._body is None else self._body.size
 
     @property
     def announced_bytes(self) -> int:
@@ -143,7 +144,7 @@ class Splitter:
         """Hold nothing any more: what is here will not be read on."""
         self._buffer, self._position, self._judged = b"", 0, 0
         if self._body is not None:
-            self._body.data = bytearray()
+            self._body.drop()
 
     def excuse(self, now_s: float) -> None:
         """The client could not send until now: its time begins anew."""
@@ -167,7 +168,7 @@ class Splitter:
             return Refused(Code.HEADER_TIMEOUT, f"the request head took longer than {limits.header_time_s:g} s")
         if elapsed_s <= limits.body_grace_s:
             return None
-        received = len(self._body.data)
+        received = self._body.size
         if received - self._begun_bytes < limits.body_rate_min * elapsed_s:
             return Refused(Code.BODY_TOO_SLOW, f"the body came slower than {limits.body_rate_min} bytes a second")
         self._begun_s, self._begun_bytes = now_s, received

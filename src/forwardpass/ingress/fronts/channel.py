@@ -1,6 +1,7 @@
 """One end of the wire in an event loop: what is said in one turn of it leaves in one packet."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
@@ -17,6 +18,8 @@ from forwardpass.ingress.fronts.wire import (
     receive,
     send,
 )
+
+log = logging.getLogger("forwardpass.ingress")
 
 MESSAGES_MAX = 256  # in one packet: whoever reads them answers other callers in between
 
@@ -107,10 +110,18 @@ class Channel:
         try:
             for message in received.messages:
                 attached = isinstance(message, Asked | Answered) and message.memory
-                self._take(message, next(descriptors) if attached else -1)
+                self._hear(message, next(descriptors) if attached else -1)
         except BrokenWire as error:
             _close(descriptors)
             self._lose(error)
+
+    def _hear(self, message: Said, descriptor: int) -> None:
+        try:
+            self._take(message, descriptor)
+        except BrokenWire:
+            raise
+        except Exception:  # a border: a defect costs this message, never those that came with it
+            log.exception("what a front or the owner said could not be followed")
 
     def _lose(self, error: Exception | None) -> None:
         if self._open:

@@ -71,7 +71,11 @@ class Desk:
         head, line = self._head(asked)
         begin, number = self._serving.begin, asked.number
         if begin is not None and not asked.screens and memory < 0:
-            answering = begin(head, asked.body, asked.received_s, _Counter(self, number, line))
+            try:
+                answering = begin(head, asked.body, asked.received_s, _Counter(self, number, line))
+            except Exception as error:
+                self._fail(number, error)
+                return
             if isinstance(answering, Waiting):
                 self._begun[number] = answering
                 return
@@ -121,10 +125,13 @@ class Desk:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and self._running[number].cancelling():
                 raise  # nobody waits for it
-            log.error("no answer was made", exc_info=error)
-            self._channel.say(Ended(number, whole=False))
+            self._fail(number, error)
         finally:
             del self._running[number]
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        log.error("no answer was made", exc_info=error)
+        self._channel.say(Ended(number, whole=False))
 
     async def _answer(self, asked: Asked, http: HttpRequest, memory: int) -> None:
         serving, number = self._serving, asked.number

@@ -7,6 +7,7 @@ is its standard input.
 import asyncio
 import ctypes
 import gc
+import logging
 import os
 import resource
 import signal
@@ -28,6 +29,7 @@ from forwardpass.observe.pressure import work_refused
 
 BEAT_S = 0.25
 GC_THRESHOLDS = (5_000, 20, 50)
+_log = logging.getLogger("forwardpass.ingress")
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
 
@@ -73,6 +75,9 @@ class Front:
 
     def _left_alone(self, error: Exception | None) -> None:
         """Without the owner there is no answer to anybody."""
+        if error is not None:
+            _log.error("a front cannot follow its owner", extra={"event": {"reason": str(error)}})
+            logging.shutdown()
         os._exit(1)
 
 
