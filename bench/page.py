@@ -1,4 +1,4 @@
-"""Parts of docs/benchmarks.md that programs write: each between two comments that name it; the rest is written by hand."""
+"""Parts of docs/benchmarks.md that programs write: each between two comments; the rest is written by hand."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 Needs valgrind. The front runs under callgrind with a fixed number of the same requests; each row is the instructions of
 one request, and what it has more than the plain one: a stage is priced by a configuration with it and one without. No
-time is measured, so other work on the machine changes little. The second table is sampled: at each millisecond of CPU,
+time is measured; other work on the machine still makes the front see less at a time, so run it alone. The second table is sampled: at each millisecond of CPU,
 whose code runs. Workers run outside of valgrind. ``--write`` puts both tables into docs/benchmarks.md.
 """
 

@@ -1,4 +1,4 @@
-"""Latencies counted in buckets that are never wider than 0.8 % of their value: small to keep, exact enough to compare."""
+"""Latencies counted in buckets never wider than 0.8 % of their value: small to keep, exact enough to compare."""
 
 import math
 from collections import Counter

@@ -2,7 +2,8 @@
 
 What a request took counts from when it was due, so a server that stalls is charged for those it kept from being sent.
 ``python bench/load/open_loop.py`` reads a plan as JSON from standard input and writes what was found; ``offer`` starts
-it and reads that. It says how late it was itself: where that is not little, the run tells of the client, not the server.
+it and reads that. It says how late it was itself: where that is not little, the run tells of the client and not
+of the server.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ TIMER_SLACK_NS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``count`` requests, ``rate_per_s`` a second; the first ``unrecorded`` of them warm up. An endless rate is a closed loop.
+    """``count`` requests, ``rate_per_s`` a second; the first ``unrecorded`` of them warm up. An endless rate: closed loop.
 
     At most ``connections`` are under way at once: further ones wait here, and their time runs from when they were due.
     """

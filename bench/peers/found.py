@@ -8,7 +8,7 @@ from typing import Any
 OURS, AUTO = "forwardpass", "forwardpass-auto"
 
 Rounds = Mapping[int, float]
-"""A figure for each round that has one: a cell with failures, or whose client was late, has none."""
+"""A figure for each round that has one: a cell with failures, too few answers or a late client has none."""
 
 
 def spread(values: Sequence[float]) -> str:
@@ -42,7 +42,7 @@ class Found:
             life["round"]: cell[key]
             for life in self.lives(peer, workload)
             for cell in life.get("closed", ())
-            if cell["connections"] == connections and not cell["failures"]
+            if cell["connections"] == connections and cell["valid"] and not cell["failures"]
         }
 
     def opened(self, peer: str, workload: str, share: float, key: str) -> Rounds:
@@ -95,6 +95,8 @@ class Found:
             for cell in life.get("closed", ()):
                 if cell["failures"]:
                     lines.append(f"{where}, {cell['connections']} connections: {cell['failures']} requests failed")
+                elif not cell["valid"]:
+                    lines.append(f"{where}, {cell['connections']} connections: fewer answers than connections")
             for cell in life.get("open", ()):
                 if cell["failures"]:
                     lines.append(f"{where}, {cell['rate_per_s']:.0f}/s: {cell['failures']} requests failed")

@@ -80,18 +80,18 @@ def _closed(server: Served, url: str, request: Request, seconds: float) -> list[
         cell = close_loop(url, request.body, request.headers, connections, seconds)
         used_s = server.cpu_s() - before
         cpu_us = used_s / max(1, cell.requests) * 1e6
-        cells.append(
-            {"connections": connections, "rate_per_s": cell.rate_per_s, "cpu_us": cpu_us, "failures": cell.failed}
-            | asdict(cell)
-        )
+        kept = {"connections": connections, "rate_per_s": cell.rate_per_s, "cpu_us": cpu_us, **asdict(cell)}
+        cells.append(kept | {"valid": cell.requests >= connections, "failures": cell.failed})
     return cells
 
 
 def _open(server: Served, question: Question, life: plan.Life, closed_rate: float) -> dict[str, Any]:
-    """At shares of what this client gets from the server when it never waits: both of them share the machine's cores."""
+    """At shares of what this client gets from the server when it never waits: both share the machine's cores."""
     request = post(question.path, dict(question.headers), question.body)
-    endless = saturate(server.port, request, round(closed_rate * plan.CAPACITY_S))
+    endless = saturate(server.port, request, max(plan.CAPACITY_REQUESTS_MIN, round(closed_rate * plan.CAPACITY_S)))
     capacity = endless.answered / endless.took_s
+    if not capacity:
+        raise NotServed("no answer at all from as many requests as it is given")
     cells = [{"share": share, **_offered(server, request, share * capacity)} for share in life.shares]
     fitting = [rate for rate in life.rates if rate <= max(life.shares, default=1.0) * capacity]
     cells += [{"share": None, **_offered(server, request, rate)} for rate in fitting]

@@ -23,6 +23,7 @@ BESIDE_ROUNDS = 2
 
 WARM_S = 1.0
 OPEN_S, OPEN_WARM_S, CAPACITY_S = 1.5, 0.3, 1.0
+CAPACITY_REQUESTS_MIN = 64
 CLIENT_START_S = 0.3
 LIMIT_S, LIMIT_SCAN_S = 1.5, 0.4
 START_S: Mapping[str, float] = {"ray": 10.0, "bentoml": 4.0, "mlserver": 2.5, "triton": 3.0}

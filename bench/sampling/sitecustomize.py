@@ -1,7 +1,8 @@
-"""Loaded by Python itself, before the server, where bench/stages.py puts this folder on its path; the product has no part in it.
+"""Loaded by Python itself, before the server, when bench/stages.py has put this folder on its path.
 
 SAMPLED_INTO: SIGUSR2 begins to look, at each millisecond of CPU, which function of the server runs, or was called from;
-what was seen is written into that folder at the end. UNDER_VALGRIND: pidfd_open, which valgrind does not know, by a thread.
+what was seen is written into that folder at the end. UNDER_VALGRIND: pidfd_open by a thread,
+as valgrind does not know it. The product has no part in this.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""What a run of ``make bench-peers`` makes of what it measured: which figure counts, against whom, and on which page."""
+"""What a run of ``make bench-peers`` makes of what it measured: which figure counts, and against whom."""
 
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,16 @@ SOURCE = Path(__file__).parents[2] / "src" / "forwardpass"
 
 
 def life(peer: str, round: int, rate: float, failures: int = 0) -> dict[str, Any]:
-    cell = {"rate_per_s": rate, "p50_s": 1 / rate, "p99_s": 2 / rate, "cpu_us": 10.0, "failures": failures}
+    cell = {
+        "rate_per_s": rate,
+        "p50_s": 1 / rate,
+        "p99_s": 2 / rate,
+        "cpu_us": 10.0,
+        "failures": failures,
+        "valid": True,
+    }
     closed = [{"connections": connections, **cell} for connections in (1, 16, 64)]
-    opened = [{"share": 0.7, "valid": failures == 0, **cell}]
+    opened = [{"share": 0.7, **cell, "valid": failures == 0}]
     return {"round": round, "workload": "tabular", "peer": peer, "failed": "", "closed": closed, "open": opened}
 
 
@@ -49,6 +56,13 @@ def test_a_cell_with_failures_or_a_late_client_is_no_figure_and_its_bar_is_misse
         missed = figure(every, *words)
         assert not missed.met
         assert "not available" in missed.spread
+
+
+def test_fewer_answers_than_connections_are_no_figure() -> None:
+    few = life("forwardpass", 0, 300)
+    few["closed"][2]["valid"] = False
+    assert not figure(found(few, life("triton", 0, 200)), "64 connections", "best peer's").met
+    assert found(few).failures() == ["forwardpass, tabular, round 1, 64 connections: fewer answers than connections"]
 
 
 def test_what_failed_is_told_with_the_round_and_the_load() -> None:

@@ -227,6 +227,7 @@ async def running(
         if short:
             server.begin = Direct(plane, edge, monotonic_s).begin
         with socket.create_server(("127.0.0.1", 0), backlog=512) as sock:
+            sock.setblocking(False)
             await server.start(sock=sock)
             asks = Running(server, plane, made, sums)
             try:
