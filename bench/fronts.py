@@ -35,13 +35,16 @@ class Found:
     p99_ms: list[float] = field(default_factory=list)
     owner_us: list[float] = field(default_factory=list)  # processor time of the owner per request
     tree_us: list[float] = field(default_factory=list)  # of all processes of the server
+    rows: list[float] = field(default_factory=list)  # of a batch: smaller ones cost the owner more for each request
 
     def take(self, server: Server, body: bytes, seconds: float) -> None:
         pid = server.process.pid
         owner, every = cpu_s(pid), tree.cpu_s(pid)
+        executed = _executions(server)
         url = f"http://127.0.0.1:{server.port}/v2/models/tabular/infer"
         closed = close_loop(url, body, {"Content-Type": "application/json"}, CONNECTIONS, seconds)
         assert not closed.failed, closed
+        self.rows.append(closed.requests / max(1, _executions(server) - executed))
         self.rates_per_s.append(closed.rate_per_s)
         self.p99_ms.append(closed.p99_s * 1e3)
         self.owner_us.append((cpu_s(pid) - owner) / closed.requests * 1e6)
@@ -56,9 +59,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Path(scratch), arguments.rounds, arguments.seconds)
     for fronts, each in found.items():
-        rate, p99, owner, every = map(median, (each.rates_per_s, each.p99_ms, each.owner_us, each.tree_us))
-        print(f"{fronts} front(s): {rate:.0f} requests/s, p99 {p99:.1f} ms, owner {owner:.1f} us, all {every:.1f} us")
+        rate, p99, rows = median(each.rates_per_s), median(each.p99_ms), median(each.rows)
+        used = f"owner {median(each.owner_us):.1f} us, all {median(each.tree_us):.1f} us"
+        print(f"{fronts} front(s): {rate:.0f} requests/s, p99 {p99:.1f} ms, {rows:.1f} rows a batch, {used}")
     summarise(figures(found[1], found[2]))
+
+
+def _executions(server: Server) -> int:
+    lines = server.get("/metrics", admin=True).body.decode().splitlines()
+    return sum(int(float(line.split()[-1])) for line in lines if line.startswith("forwardpass_executions_total{"))
 
 
 def measure(work: Path, rounds: int, seconds: float) -> dict[int, Found]:

@@ -121,7 +121,10 @@ class Run:
 
     threads: int = _option(0, "threads per version, shared by its workers; 0: one per core", low=0, high=1024)
     fronts: int = _option(
-        1, "processes that listen for HTTP on data.port; they share the workers, and the limits hold over all", low=1, high=64
+        1,
+        "processes that listen for HTTP on data.port; they share the workers, and the limits hold over all",
+        low=1,
+        high=64,
     )
     source: str = _option("/opt/ml/model", "what is served when the command line names nothing")
     versions: str = _option("latest", "which versions of a pipeline are loaded: latest | all")

@@ -390,3 +390,27 @@ async def test_waiting_for_company_ends_in_time_for_the_deadline() -> None:
     view = waiting.view(1000.0)
     assert view is not None and view.spare_s == pytest.approx(0.2 - HEADROOM * 0.04)
     assert waiting.predicted_wait_s() == pytest.approx(0.25)
+
+
+@in_loop
+async def test_who_is_told_at_once_that_its_deadline_passed_may_forget_what_waits() -> None:
+    clock = FakeClock()
+    waiting = queue(clock=clock)
+    late, other = item(deadline=1001.0), item()
+    late.ticket.then = lambda ticket: waiting.discard([late])
+    waiting.put([late])
+    waiting.put([other])
+    clock.advance(2.0)
+    assert taken(waiting) == [other]
+    assert late.ticket.failure is not None and waiting.items == 0
+
+
+@in_loop
+async def test_who_is_told_at_once_that_it_made_room_may_forget_what_waits() -> None:
+    waiting = queue(Limits(rows_max=1))
+    low, urgent = item(priority=9), item(priority=1)
+    low.ticket.then = lambda ticket: waiting.discard([low])
+    waiting.put([low])
+    waiting.put([urgent])
+    assert low.ticket.failure is not None and low.ticket.failure.code is Code.SHED
+    assert taken(waiting) == [urgent]

@@ -40,6 +40,7 @@ from forwardpass.trial import Trial, trial
 STEP = "steps:sums"
 PATH = "/v2/models/p/infer"
 FAILS, NOTED, WAITS = 13, 14, 7
+WIDTH = 24
 
 
 @dataclass
@@ -142,8 +143,14 @@ class Client:
 
 
 def numbers(x: Sequence[float]) -> bytes:
-    """The text of a V2 body for one row of these."""
-    return b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":%b}]}' % json.dumps([*x]).encode()
+    """The text of a V2 body for one row of these; all are of one length, so that their heads are alike."""
+    return body_of(json.dumps([*x])[1:-1].encode())
+
+
+def body_of(middle: bytes) -> bytes:
+    """The same with this for its list of numbers."""
+    data = middle.ljust(WIDTH)
+    return b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[%b]}]}' % data
 
 
 def request(body: bytes, *headers: str, path: str = PATH, method: str = "POST", version: str = "1.1") -> bytes:

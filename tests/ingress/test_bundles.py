@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 
 import pytest
-from tests.ingress.short_way import FAILS, NOTED, WAITS, Running, long_way, numbers, pipeline, request, running
+from tests.ingress.short_way import FAILS, NOTED, WAITS, Running, body_of, long_way, numbers, pipeline, request, running
 
 from forwardpass.core.caller import Caller
 from forwardpass.core.pipeline import Price, Queue
@@ -75,7 +75,7 @@ async def test_each_has_an_id_and_a_receipt_of_its_own(tmp_path: Path) -> None:
 @in_loop
 async def test_a_row_that_fails_is_nobody_elses(tmp_path: Path) -> None:
     async with running(tmp_path) as asks:
-        assert await asked(asks, [1.0, FAILS, 3.0]) == [200, 422, 200]
+        assert await asked(asks, [1.0, FAILS, 3.0]) == [200, 400, 200]
         assert asks.outcomes == {"ok": 11, "image_invalid": 1}
 
 
@@ -102,19 +102,21 @@ async def test_after_one_came_apart_its_like_are_not_run_twice_each_time(tmp_pat
 @pytest.mark.parametrize(
     "middle", [b"1],[2", b"[1,2]", b"1,2,3", b'"1","2"', b"NaN,1", b"1e400,1", b"1,null", b"", b"1,2]", b'1,2],"x":[1']
 )
-def test_a_body_that_only_begins_and_ends_as_the_known_one_is_refused_and_its_neighbours_are_answered(
+def test_a_body_that_only_begins_and_ends_as_the_known_one_is_answered_as_it_is_by_itself(
     tmp_path: Path, middle: bytes
 ) -> None:
     async def run() -> None:
         async with running(tmp_path) as asks:
             good, bad, other = await asks.known(3)
-            crafted = numbers([1, 2]).replace(b"[1, 2]", b"[%b]" % middle)
+            crafted = body_of(middle)
             texts = [(good, numbers([5, 1])), (bad, crafted), (other, numbers([6, 1]))]
             answers = await asks.together([(client, request(body)) for client, body in texts])
             expected = await long_way(asks, crafted)
             assert (answers[0].sum, answers[2].sum) == (6.0, 7.0)
-            assert answers[1].status == expected.status >= 400
-            assert answers[1].headers["x-error-code"] == dict(expected.headers)[b"X-Error-Code"].decode()
+            assert answers[1].status == expected.status
+            assert answers[1].headers.get("x-error-code", "").encode() == dict(expected.headers).get(
+                b"X-Error-Code", b""
+            )
             await asks.settled()
 
     asyncio.run(asyncio.wait_for(run(), 60))
@@ -125,7 +127,7 @@ async def test_two_crafted_bodies_cannot_make_up_for_each_other(tmp_path: Path) 
     async with running(tmp_path) as asks:
         clients = await asks.known(3)
         middles = (b"1,2],[3,4", b"", b"5, 6")
-        texts = [numbers([1, 2]).replace(b"[1, 2]", b"[%b]" % middle) for middle in middles]
+        texts = [body_of(middle) for middle in middles]
         answers = await asks.together([(client, request(body)) for client, body in zip(clients, texts, strict=True)])
     assert [each.status for each in answers] == [400, 400, 200] and answers[2].sum == 11.0
 
@@ -185,7 +187,7 @@ async def test_a_version_that_drains_answers_those_that_have_to_run_again(tmp_pa
         asks.variant.begin_leaving()
         asks.trial.handle.routes.refresh("p")
         asks.sums.gate.set()
-        assert [(await each.answer()).status for each in clients] == [200, 422, 200]
+        assert [(await each.answer()).status for each in clients] == [200, 400, 200]
         assert (await asks.variant.settled()) is not Stage.FAILED
 
 
@@ -210,7 +212,12 @@ async def test_a_queue_that_is_not_half_empty_takes_them_one_by_one(tmp_path: Pa
 
 @in_loop
 async def test_wishes_of_ones_own_keep_a_request_out_of_a_bundle(tmp_path: Path) -> None:
-    for header in ("X-Request-Id: mine", "X-Request-Deadline-Ms: 9000", "X-Priority: batch", "Cache-Control: no-store"):
+    for header in (
+        "X-Request-Id: mine",
+        "X-Request-Deadline-Ms: 9000",
+        "X-Priority: sheddable",
+        "Cache-Control: no-store",
+    ):
         async with running(tmp_path) as asks:
             assert await asked(asks, [1.0, 2.0], header) == [200, 200]
             assert asks.sums.executed == [1, 1]
@@ -265,7 +272,12 @@ async def test_callers_are_kept_apart_and_each_has_its_own_receipts(tmp_path: Pa
             [(c, request(numbers([1, 2]), h)) for c, h in zip(mine + yours, headers, strict=True)]
         )
         assert asks.sums.executed == [2, 2]
-        found = [asks.trial.handle.books.receipts.find(each.headers["x-request-id"], Caller("one")) for each in answers]
+        found = [
+            asks.trial.handle.books.receipts.find(
+                each.headers["x-request-id"], Caller("one", scopes=frozenset({"receipts"}))
+            )
+            for each in answers
+        ]
         assert [each is not None for each in found] == [True, True, False, False]
 
 

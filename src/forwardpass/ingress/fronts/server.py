@@ -1,7 +1,7 @@
 """The server of HTTP/1.1 with several listening processes, the fronts, which ask this one, the owner, everything.
 
-The owner itself accepts only in the place of a front that is not there: answering for fronts costs it a third of what
-connections do, so the more it leaves to them the more they can do together.
+The owner itself accepts only in the place of a front that is not there: answering for a front costs it about a third of what a
+connection of its own does, so the more it leaves to them the more they can do together.
 """
 
 import asyncio
