@@ -27,7 +27,7 @@ $(MADE): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src
+	-$(BIN)/python -m compileall -q src # for a faster first start; sources that may not be written to are served all the same
 	@touch $@
 
 demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: ends after the show)

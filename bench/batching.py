@@ -65,9 +65,8 @@ class Echo:
         future.set_result(Outcome(parts, 1e-5, 1e-4, 1e-5, monotonic_s()))
 
 
-async def handed_over(size: int, batches: int) -> float:
+async def handed_over(size: int, batches: int, forecast: Forecast) -> float:
     """Seconds of CPU for each batch of so many items, from the queue to the tickets and back."""
-    forecast = Forecast(Batch(rows_max=LARGE))
     queue = Queue(Limits(), forecast, monotonic_s)
     batcher = Batcher(queue, forecast, Quarantine(60.0, monotonic_s), monotonic_s)
     running = asyncio.create_task(batcher.run([Echo()]))
@@ -86,24 +85,26 @@ async def handed_over(size: int, batches: int) -> float:
     return spent / batches / 1e9
 
 
-def calls(size: int) -> float:
+def calls(size: int, forecast: Forecast) -> float:
     """Of Python and of what it calls, for each batch of so many items; made and awaited by the benchmark among them."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         profile = cProfile.Profile()
         profile.enable()
-        runner.run(handed_over(size, BATCHES))
+        runner.run(handed_over(size, BATCHES, forecast))
         profile.disable()
     return float(pstats.Stats(profile).total_calls) / BATCHES  # type: ignore[attr-defined]  # the stubs leave it out
 
 
 def hand_off(rounds: int) -> list[Figure]:
-    """A batch beside its items: the line through batches of 1 and of 32 at none."""
+    """A batch beside its items: the line through batches of 1 and of 32 at none; the limit is learnt, as by default."""
+    forecast = Forecast(Batch())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(handed_over(LARGE, 50))
-        pairs = [(runner.run(handed_over(1, BATCHES)), runner.run(handed_over(LARGE, BATCHES))) for _ in range(rounds)]
+        runner.run(handed_over(LARGE, 200, forecast))
+        assert forecast.limits.of(None).rows == LARGE, "a batch takes all of them"
+        pairs = [[runner.run(handed_over(size, BATCHES, forecast)) for size in (1, LARGE)] for _ in range(rounds)]
     items_us = [1e6 * (large - small) / (LARGE - 1) for small, large in pairs]
     batches_us = [1e6 * small - item for (small, _), item in zip(pairs, items_us, strict=True)]
-    small, large = calls(1), calls(LARGE)
+    small, large = calls(1, forecast), calls(LARGE, forecast)
     each = (large - small) / (LARGE - 1)
     spread = f"{min(batches_us):.0f} to {max(batches_us):.0f}; an item beside it {median(items_us):.1f} us"
     return [

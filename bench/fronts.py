@@ -20,6 +20,7 @@ from bench.figures import Figure, say, summarise  # noqa: E402
 from bench.load import tree  # noqa: E402
 from bench.load.closed_loop import close_loop  # noqa: E402
 from bench.overhead import cpu_s  # noqa: E402
+from bench.peers.forms import Request  # noqa: E402
 from bench.tabular import write_tabular  # noqa: E402
 from tests.serving import Server, serving, wait_until  # noqa: E402  (the tests' harness starts and stops the server)
 
@@ -42,7 +43,7 @@ class Found:
         owner, every = cpu_s(pid), tree.cpu_s(pid)
         executed = _executions(server)
         url = f"http://127.0.0.1:{server.port}/v2/models/tabular/infer"
-        closed = close_loop(url, body, {"Content-Type": "application/json"}, CONNECTIONS, seconds)
+        closed = close_loop(url, [Request(body, {"Content-Type": "application/json"})], CONNECTIONS, seconds)
         assert not closed.failed, closed
         self.rows.append(closed.requests / max(1, _executions(server) - executed))
         self.rates_per_s.append(closed.rate_per_s)

@@ -2,8 +2,10 @@
 
 Needs valgrind. The front runs under callgrind with a fixed number of the same requests; each row is the instructions of
 one request, and what it has more than the plain one: a stage is priced by a configuration with it and one without. No
-time is measured; other work on the machine still makes the front see less at a time, so run it alone. The second table is sampled: at each millisecond of CPU,
-whose code runs. Workers run outside of valgrind. ``--write`` puts both tables into docs/benchmarks.md.
+time is measured; other work on the machine still makes the front see less at a time, so run it alone. Each row says by which
+way its requests went, counted without valgrind: bundled with others of the same pass, by themselves without a task, or the
+long way. The second table is sampled: at each millisecond of CPU, whose code runs. Workers run outside of valgrind.
+``--write`` puts both tables into docs/benchmarks.md.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,15 +35,17 @@ from bench.load.tree import MARK, end  # noqa: E402
 from bench.page import put  # noqa: E402
 from bench.peers.forms import FORMS, Request  # noqa: E402
 from bench.peers.models import MODELS, inputs, make  # noqa: E402
-from bench.sampling.parts import shares  # noqa: E402
+from bench.sampling.parts import shares, way_text  # noqa: E402
 
 SAMPLING = Path(__file__).resolve().parent / "sampling"
 PATH = "/v2/models/tabular/infer"
 WARM = 300
 REPEATED = 5
+BODIES = 32  # different ones, while functions are sampled
 IDLE_S = 2.0
 FUNCTIONS = 20  # that are printed
 START_LIMIT_S = 300.0
+PATIENCE_S = 10.0
 CONNECTIONS = 16  # so that a turn of the loop under valgrind stays below what the watchdog reports
 PATIENT = {
     "deadline_s": 300,
@@ -112,11 +116,13 @@ def main() -> None:
     make()
     with tempfile.TemporaryDirectory() as scratch:
         counts: dict[str, float] = {}
+        ways: dict[str, str] = {}
         for number, variant in enumerate(VARIANTS):
+            ways |= gone(variant, Path(scratch, f"ways-{number}"))
             for name, repeated in counted(variant, Path(scratch, str(number)), arguments.requests):
                 counts[name] = min(repeated)  # what disturbs only adds
                 spread = f"{min(repeated):,.0f} to {max(repeated):,.0f}; {_beside(counts, name)}"
-                print(f"{SAYS[name]}: {counts[name]:,.0f} instructions ({spread})", flush=True)
+                print(f"{SAYS[name]}: {counts[name]:,.0f} instructions ({spread}); {ways[name]}", flush=True)
         seen = sampled(Path(scratch, "sampled"), arguments.seconds)
     found = shares(seen)
     for part, share in found.items():
@@ -124,7 +130,7 @@ def main() -> None:
     for function, times in seen.most_common(FUNCTIONS):
         print(f"  {function}: {times / seen.total():.1%}", flush=True)
     if arguments.write:
-        put("stages", report(counts, found, arguments.requests))
+        put("stages", report(counts, ways, found, arguments.requests))
 
 
 def counted(variant: Variant, work: Path, requests: int) -> Iterator[tuple[str, list[float]]]:
@@ -137,18 +143,20 @@ def counted(variant: Variant, work: Path, requests: int) -> Iterator[tuple[str, 
     with _running(variant, work, tool, {"UNDER_VALGRIND": "1"}) as (process, port, headers):
         asked = [_asked(name, headers) for name in variant.names]
         for each in asked:
-            _ask(process, port, each, WARM)
+            with _clients(port, each) as clients:
+                _ask(process, clients, each, WARM)
         _control("--instr=on", process)
         meter = Meter(process, output)
         meter.count(partial(time.sleep, IDLE_S))
         idle_per_s = meter.count(partial(time.sleep, IDLE_S)) / IDLE_S
         for each in asked:
-            _ask(process, port, each, requests // 4)
             repeated = []
-            for _ in range(REPEATED):
-                started = time.perf_counter()
-                total = meter.count(partial(_ask, process, port, each, requests))
-                repeated.append((total - idle_per_s * (time.perf_counter() - started)) / requests)
+            with _clients(port, each) as clients:
+                _ask(process, clients, each, max(requests // 4, 3 * len(clients)))
+                for _ in range(REPEATED):
+                    started = time.perf_counter()
+                    total = meter.count(partial(_ask, process, clients, each, requests))
+                    repeated.append((total - idle_per_s * (time.perf_counter() - started)) / requests)
             yield each.name, repeated
 
 
@@ -171,24 +179,28 @@ class Meter:
         return int(total[1])
 
 
-def _ask(process: "subprocess.Popen[bytes]", port: int, asked: Asked, requests: int) -> None:
+@contextmanager
+def _clients(port: int, asked: Asked) -> Iterator[list[socket.socket]]:
+    """Its connections. The first request of each goes the long way, so they are kept from warming up to the end."""
+    with ExitStack() as opened:
+        address = "127.0.0.1", port
+        yield [opened.enter_context(socket.create_connection(address)) for _ in range(asked.connections)]
+
+
+def _ask(process: "subprocess.Popen[bytes]", clients: Sequence[socket.socket], asked: Asked, requests: int) -> None:
     """Waves of one request on each connection; the front is halted while one is sent, and so finds it complete.
 
     Otherwise how many requests it finds at a time, and so what they share, would be another number each time.
     """
-    with ExitStack() as opened:
-        clients = [
-            opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(asked.connections)
-        ]
-        for _ in range(max(1, requests // len(clients))):
-            process.send_signal(signal.SIGSTOP)
-            for client in clients:
-                client.sendall(asked.request)
-            process.send_signal(signal.SIGCONT)
-            for client in clients:
-                status = _status(client)
-                if status != 200:
-                    sys.exit(f"{asked.name}: answered with status {status}")
+    for _ in range(max(1, requests // len(clients))):
+        process.send_signal(signal.SIGSTOP)
+        for client in clients:
+            client.sendall(asked.request)
+        process.send_signal(signal.SIGCONT)
+        for client in clients:
+            status = _status(client)
+            if status != 200:
+                sys.exit(f"{asked.name}: answered with status {status}")
 
 
 def _status(client: socket.socket) -> int:
@@ -201,21 +213,49 @@ def _status(client: socket.socket) -> int:
     return answer.status
 
 
+def gone(variant: Variant, work: Path) -> dict[str, str]:
+    """Which way the requests of each row go."""
+    into = work.with_suffix(".json")
+    found = {}
+    with _running(variant, work, (), {"WAYS_INTO": str(into)}) as (process, port, headers):
+        for name in variant.names:
+            asked = _asked(name, headers)
+            with _clients(port, asked) as clients:
+                _ask(process, clients, asked, WARM)
+                _told(process, into)
+                _ask(process, clients, asked, WARM)
+                found[name] = way_text(_told(process, into))
+    return found
+
+
+def _told(process: "subprocess.Popen[bytes]", into: Path) -> dict[str, int]:
+    """What the front has counted since it was asked last."""
+    into.unlink(missing_ok=True)
+    process.send_signal(signal.SIGUSR2)
+    until = time.monotonic() + PATIENCE_S
+    while not into.exists():
+        if time.monotonic() > until:
+            sys.exit("the front does not say which way its requests went")
+        time.sleep(0.01)
+    counted: dict[str, int] = json.loads(into.read_text())
+    return counted
+
+
 def sampled(work: Path, seconds: int) -> Counter[str]:
     """How often each function of the server was seen to use the front's CPU under load, without valgrind."""
     into = work / "seen"
     into.mkdir(parents=True)
     with _running(VARIANTS[0], work, (), {"SAMPLED_INTO": str(into)}) as (process, port, _):
-        url, request = f"http://127.0.0.1:{port}{PATH}", _request("v2")
-        close_loop(url, request.body, request.headers, CONNECTIONS, 1)
+        url, asked = f"http://127.0.0.1:{port}{PATH}", [_request("v2", variant) for variant in range(BODIES)]
+        close_loop(url, asked, CONNECTIONS, 1)
         process.send_signal(signal.SIGUSR2)
-        close_loop(url, request.body, request.headers, CONNECTIONS, seconds)
+        close_loop(url, asked, CONNECTIONS, seconds)
         pid = process.pid
     return Counter(json.loads((into / f"{pid}.json").read_text()))
 
 
-def _request(form: str) -> Request:
-    return FORMS[form](inputs("tabular"))
+def _request(form: str, variant: int = 0) -> Request:
+    return FORMS[form](inputs("tabular", variant))
 
 
 def _asked(name: str, headers: Mapping[str, str]) -> Asked:
@@ -283,13 +323,15 @@ def _beside(counts: Mapping[str, float], name: str) -> str:
     return "all" if name == "plain" else f"{counts[name] - counts['plain']:+,.0f}"
 
 
-def report(counts: Mapping[str, float], found: Mapping[str, float], requests: int) -> str:
+def report(counts: Mapping[str, float], ways: Mapping[str, str], found: Mapping[str, float], requests: int) -> str:
     """Both tables."""
-    rows = [f"| {SAYS[name]} | {count:,.0f} | {_beside(counts, name)} |" for name, count in counts.items()]
+    rows = [
+        f"| {SAYS[name]} | {count:,.0f} | {_beside(counts, name)} | {ways[name]} |" for name, count in counts.items()
+    ]
     parts = [f"| {part} | {share:.1%} |" for part, share in found.items()]
     return "\n".join([
         f"Instructions of the front a request, callgrind, least of {REPEATED} times {requests} requests:", "",
-        "| what is asked | instructions | beside the first |", "|---|---|---|", *rows, "",
+        "| what is asked | instructions | beside the first | way |", "|---|---|---|---|", *rows, "",
         "Samples of the front's CPU under load, each counted for the server's function that ran or had called what ran:", "",
         "| part | share |", "|---|---|", *parts,
     ])  # fmt: skip

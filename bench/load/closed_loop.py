@@ -1,17 +1,30 @@
-"""A closed loop by wrk: so many connections, each with one request under way; latencies from wrk's own histogram."""
+"""A closed loop by wrk: so many connections, each with one request under way; latencies from wrk's own histogram.
+
+The requests that are given take turns, over all connections together.
+"""
 
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 TIMEOUT_S = 10
+WRK_PATIENCE_S = 30.0
 LUA = """
-local file = io.open("{body}", "rb"); wrk.body = file:read("*a"); file:close()
-wrk.method = "POST"
-{headers}
+local requests, sent = {{}}, 0
+function init(arguments)
+  for _, each in ipairs({{ {requests} }}) do
+    local file = io.open(each.body, "rb"); local body = file:read("*a"); file:close()
+    requests[#requests + 1] = wrk.format("POST", nil, each.headers, body)
+  end
+end
+function request()
+  sent = sent + 1
+  return requests[(sent - 1) % #requests + 1]
+end
 function done(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(
@@ -22,6 +35,16 @@ function done(summary, latency, requests)
     latency:percentile(99.9) / 1e6, latency.max / 1e6))
 end
 """
+
+
+class Sent(Protocol):
+    """A request: the bytes of its body, and the headers that say what they are."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +71,24 @@ class Closed:
         return self.refused + self.lost
 
 
-def close_loop(url: str, body: bytes, headers: Mapping[str, str], connections: int, seconds: float) -> Closed:
+def close_loop(url: str, requests: Sequence[Sent], connections: int, seconds: float) -> Closed:
     """wrk counts in whole seconds: ``seconds`` is rounded, and at least one. Raises where wrk itself fails."""
     with tempfile.TemporaryDirectory() as scratch:
-        content, script = Path(scratch, "body"), Path(scratch, "post.lua")
-        content.write_bytes(body)
-        lines = "\n".join(f"wrk.headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in headers.items())
-        script.write_text(LUA.format(body=content, headers=lines))
+        script = Path(scratch, "post.lua")
+        script.write_text(
+            LUA.format(requests=", ".join(_written(Path(scratch), *each) for each in enumerate(requests)))
+        )
         command = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", f"--timeout={TIMEOUT_S}s"]
         command += ["-s", str(script), url]
-        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 60).stdout
-    found = next(line for line in text.splitlines() if line.startswith("FOUND "))
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + WRK_PATIENCE_S)
+    found = next(line for line in done.stdout.splitlines() if line.startswith("FOUND "))
     return Closed(**json.loads(found.removeprefix("FOUND ")))
+
+
+def _written(scratch: Path, number: int, sent: Sent) -> str:
+    """A table of Lua: the file with the body, and its headers."""
+    body = scratch / str(number)
+    body.write_bytes(sent.body)
+    headers = {"Host": "127.0.0.1", **sent.headers}
+    fields = ", ".join(f"[{json.dumps(name)}] = {json.dumps(value)}" for name, value in headers.items())
+    return f"{{ body = {json.dumps(str(body))}, headers = {{ {fields} }} }}"

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent.parent)]
@@ -29,6 +30,7 @@ from bench.load.histogram import Histogram  # noqa: E402
 LATE_LIMIT_S = 0.001
 LATE_SHARE = 0.05  # of the p99 that was measured
 BUSY_LIMIT = 0.9
+CLIENT_PATIENCE_S = 30.0
 LEAVE_AFTER_S = 5.0  # beyond the last one that is due
 RECEIVE_BYTES = 1 << 18
 PRIORITY = -10  # as if the client had a machine of its own; without the right to it, it runs as everybody else does
@@ -44,7 +46,8 @@ class Plan:
     """
 
     port: int
-    request_file: str
+    requests_file: str  # one behind the other; they are sent in turn
+    lengths: tuple[int, ...]
     rate_per_s: float
     count: int
     unrecorded: int = 0
@@ -84,7 +87,7 @@ class Offered:
 
 def offer(
     port: int,
-    request: bytes,
+    requests: Sequence[bytes],
     rate_per_s: float,
     seconds: float,
     warm_s: float = 0.0,
@@ -94,28 +97,31 @@ def offer(
     """A run of ``seconds`` at the rate after ``warm_s`` of the same, in a process of its own."""
     unrecorded = round(rate_per_s * warm_s)
     count = unrecorded + max(1, round(rate_per_s * seconds))
-    return _apart(request, Plan(port, "", rate_per_s, count, unrecorded, connections, leave_s))
+    return _apart(requests, Plan(port, "", (), rate_per_s, count, unrecorded, connections, leave_s))
 
 
-def saturate(port: int, request: bytes, count: int, connections: int = 64) -> Offered:
+def saturate(port: int, requests: Sequence[bytes], count: int, connections: int = 64) -> Offered:
     """A closed loop of ``count`` requests by the same client: what it gets from the server when it never waits."""
-    return _apart(request, Plan(port, "", math.inf, count, 0, connections))
+    return _apart(requests, Plan(port, "", (), math.inf, count, 0, connections))
 
 
-def _apart(request: bytes, plan: Plan) -> Offered:
+def _apart(requests: Sequence[bytes], plan: Plan) -> Offered:
+    """Raises subprocess.SubprocessError where the client fails, or does not end when its schedule is over."""
+    limit_s = plan.count / plan.rate_per_s + plan.leave_s + CLIENT_PATIENCE_S
     with tempfile.NamedTemporaryFile() as file:
-        file.write(request)
+        file.write(b"".join(requests))
         file.flush()
-        asked = asdict(replace(plan, request_file=file.name))
+        asked = asdict(replace(plan, requests_file=file.name, lengths=tuple(map(len, requests))))
         command = [sys.executable, str(Path(__file__))]
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
+        text = json.dumps(asked)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=limit_s)
     return Offered(**json.loads(done.stdout))
 
 
 class _Connection:
     """One request at a time."""
 
-    __slots__ = ("due_s", "freed_s", "number", "received", "socket", "unsent")
+    __slots__ = ("due_s", "number", "received", "socket", "unsent")
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -123,7 +129,7 @@ class _Connection:
         self.socket.setblocking(False)
         self.received = b""
         self.unsent = memoryview(b"")
-        self.due_s = self.freed_s = 0.0
+        self.due_s = 0.0
         self.number = 0
 
     def send(self) -> None:
@@ -134,15 +140,16 @@ class _Connection:
 class _Client:
     """Sends and receives in one thread, woken when a request is due or an answer is there."""
 
-    def __init__(self, plan: Plan, request: bytes) -> None:
+    def __init__(self, plan: Plan, requests: Sequence[bytes]) -> None:
         self._plan = plan
-        self._request = memoryview(request)
+        self._requests = [memoryview(each) for each in requests]
         self._ready = select.epoll()
         self._busy: dict[int, _Connection] = {}
         self._idle = [_Connection(plan.port) for _ in range(plan.connections)]
         for connection in self._idle:
             self._ready.register(connection.socket.fileno(), select.EPOLLIN)
         self._next = 0
+        self._free_s = 0.0  # since when there has been a connection to send on
         self._interval_s = 1.0 / plan.rate_per_s
         self.refused = self.lost = 0
         self.latencies_s: list[float] = []
@@ -178,7 +185,7 @@ class _Client:
         connection.due_s = due_s
         connection.number = self._next
         self._next += 1
-        connection.unsent = self._request
+        connection.unsent = self._requests[connection.number % len(self._requests)]
         try:
             connection.send()
         except OSError:
@@ -189,7 +196,7 @@ class _Client:
         if connection.unsent:
             self._ready.modify(descriptor, select.EPOLLIN | select.EPOLLOUT)
         if connection.number >= self._plan.unrecorded:
-            self.late_s.append(now - max(due_s, connection.freed_s))
+            self.late_s.append(now - max(due_s, self._free_s))
 
     def _turn(self, descriptor: int, events: int) -> None:
         connection = self._busy.get(descriptor)
@@ -221,19 +228,24 @@ class _Client:
             return
         now = time.perf_counter()
         connection.received = b""
-        connection.freed_s = now
         if connection.number >= self._plan.unrecorded:
             self.latencies_s.append(now - connection.due_s)
             self.refused += not 200 <= answer.status < 300
         del self._busy[descriptor]
         if not answer.keeps:
             self._reopen(connection)
-        self._idle.append(connection)
+        self._free(connection, now)
 
     def _end_lost(self, connection: _Connection, descriptor: int) -> None:
         del self._busy[descriptor]
-        self._lose(connection.number, connection.due_s, time.perf_counter())
+        now = time.perf_counter()
+        self._lose(connection.number, connection.due_s, now)
         self._reopen(connection)
+        self._free(connection, now)
+
+    def _free(self, connection: _Connection, now: float) -> None:
+        if not self._idle:
+            self._free_s = now
         self._idle.append(connection)
 
     def _lose(self, number: int, due_s: float, now: float) -> None:
@@ -268,7 +280,8 @@ def _wanted_s() -> float:
 
 def run(plan: Plan) -> Offered:
     """In this process; ``offer`` is for everybody else."""
-    client = _Client(plan, Path(plan.request_file).read_bytes())
+    whole, ends = Path(plan.requests_file).read_bytes(), list(accumulate(plan.lengths, initial=0))
+    client = _Client(plan, [whole[begin:end] for begin, end in pairwise(ends)])
     with _undisturbed():
         started_s, cpu_s, wanted_s = time.perf_counter(), time.process_time(), _wanted_s()
         client.run()

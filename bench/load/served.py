@@ -3,8 +3,10 @@
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -66,9 +68,15 @@ class Served:
 
 @contextmanager
 def served(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, port: int, question: Question, log: Path
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    port: int,
+    question: Question,
+    log: Path,
+    start_limit_s: float = START_LIMIT_S,
 ) -> Iterator[Served]:
-    """Raises NotServed when there is no right answer within START_LIMIT_S."""
+    """Raises NotServed when there is no right answer within the limit."""
     mark = f"{os.getpid()}-{port}-{time.monotonic_ns()}"
     with log.open("wb") as sink:
         started_s = time.perf_counter()
@@ -82,15 +90,17 @@ def served(
             start_new_session=True,
         )
         try:
-            _wait(process, port, question, started_s, log)
+            _wait(process, port, question, started_s, log, start_limit_s)
             yield Served(process.pid, mark, port, time.perf_counter() - started_s)
         finally:
             tree.end(process, mark)
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, question: Question, started_s: float, log: Path) -> None:
+def _wait(
+    process: "subprocess.Popen[bytes]", port: int, question: Question, started_s: float, log: Path, limit_s: float
+) -> None:
     wrong = "nobody listens"
-    while time.perf_counter() - started_s < START_LIMIT_S:
+    while time.perf_counter() - started_s < limit_s:
         with suppress(OSError):
             wrong = question.ask(port)
         if not wrong:
@@ -100,6 +110,23 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, question: Question, sta
             break
         time.sleep(ASK_EVERY_S)
     raise NotServed(f"{wrong}{LOG}{log.read_bytes()[-LOG_TAIL:].decode(errors='replace')!r}")
+
+
+def together(questions: Sequence[Question], port: int) -> str:
+    """What is wrong with one of the answers when all are asked at once, each by a client of its own; empty: nothing."""
+    ready = threading.Barrier(len(questions))
+
+    def asked(question: Question) -> str:
+        ready.wait()
+        try:
+            return question.ask(port)
+        except OSError as error:
+            return f"no answer: {type(error).__name__}"
+
+    with ThreadPoolExecutor(len(questions)) as clients:
+        found = list(clients.map(asked, questions))
+    wrong = [each for each in found if each]
+    return f"{len(wrong)} of {len(found)} asked at once: {wrong[0]}" if wrong else ""
 
 
 def free_port() -> int:

@@ -76,11 +76,17 @@ def _memory_of(pid: int) -> int:
 
 
 def end(process: "subprocess.Popen[bytes]", mark: str = "", patience_s: float = 10.0) -> None:
-    """Asks it to stop; whoever of its tree still runs after ``patience_s``, or when it has gone, is made to."""
+    """Asks it to stop; whoever of its tree still runs after ``patience_s``, or when it has gone, is made to.
+
+    Raises TimeoutError where even that does not end them.
+    """
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(patience_s)
+    until = time.monotonic() + patience_s
     while left := tree_of(process.pid, mark):
+        if time.monotonic() > until:
+            raise TimeoutError(f"{len(left)} processes of the server cannot be ended")
         for each in left:
             with suppress(ProcessLookupError):
                 os.kill(each.pid, signal.SIGKILL)

@@ -6,20 +6,24 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
-from bench.load.served import NotServed, free_port, served
+from bench.load.served import NotServed, free_port, together
 from bench.peers import environments
-from bench.peers.measure import question_for
+from bench.peers.measure import living, questions_for
 from bench.peers.models import make
 from bench.peers.peer import STARTED, Peer
 from bench.peers.registry import ALL
 
 
 def check(peer: Peer, model: str) -> float:
-    """Starts the peer, asks once, ends it: seconds until the right answer. Raises NotServed, with why."""
+    """Starts the peer, asks it, once and then all requests at once, ends it: seconds until the first right answer.
+
+    Raises NotServed, with why.
+    """
     port = free_port()
-    launch = peer.command(model, port)
     log = STARTED / f"{peer.name}-{model}.log"
-    with served(launch.argv, launch.environment, launch.folder, port, question_for(peer, model), log) as running:
+    with living(peer, model, port, log) as running:
+        if wrong := together(questions_for(peer, model), port):
+            raise NotServed(wrong)
         return running.cold_s
 
 

@@ -24,6 +24,10 @@ def ratios(ours: Rounds, theirs: Rounds) -> list[float]:
     return [ours[round] / theirs[round] for round in sorted(ours.keys() & theirs.keys())]
 
 
+def layout_text(layout: Mapping[str, int]) -> str:
+    return f"{layout['workers']} x {layout['threads']} thread(s), batch {layout['batch']}"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """``raw`` is what run.py wrote."""
@@ -87,7 +91,7 @@ class Found:
         return [name for name in self.peers(workload) if not self.raw["peers"][name]["native"]]
 
     def failures(self) -> list[str]:
-        """One line for each server that could not be had, did not start, or answered wrong or with errors."""
+        """One line for each server that could not be had, did not start, answered wrong or with errors, or was left out."""
         lines = [f"{name}: {peer['missing']}" for name, peer in self.raw["peers"].items() if peer["missing"]]
         for life in self.raw["lives"]:
             where = f"{life['peer']}, {life['workload']}, round {life['round'] + 1}"
@@ -100,4 +104,13 @@ class Found:
             for cell in life.get("open", ()):
                 if cell["failures"]:
                     lines.append(f"{where}, {cell['rate_per_s']:.0f}/s: {cell['failures']} requests failed")
-        return lines
+        return lines + list(self.raw.get("left_out", ()))
+
+    def layouts(self) -> list[str]:
+        """One line for each peer and workload that was tried in several layouts."""
+        return [
+            f"{each['peer']}, {each['workload']}: "
+            + ", ".join(layout_text(one["layout"]) for one in each["tried"])
+            + f" were tried; {layout_text(each['best'])} is what was measured"
+            for each in self.raw.get("layouts", ())
+        ]

@@ -1,7 +1,7 @@
 """Which layout of workers, threads and batches is a peer's best here: ``python bench/peers/layouts.py PEER:WORKLOAD ...``
 
 One line for each layout and number of connections: the median of the rounds, the layouts taking turns. Meaningful only
-on a machine that does nothing else; what it found on two cores stands in registry.py.
+on a machine that does nothing else; ``make bench-peers`` itself tries what registry.py calls ``tried``.
 """
 
 import sys
@@ -12,8 +12,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
 from bench.load.closed_loop import Closed, close_loop
-from bench.load.served import NotServed, free_port, served
-from bench.peers.measure import question_for
+from bench.load.served import NotServed, free_port
+from bench.peers.measure import living
 from bench.peers.models import make
 from bench.peers.peer import STARTED, Layout, Peer
 from bench.peers.registry import PEERS_BY_NAME
@@ -35,12 +35,12 @@ def tried(peer: Peer, model: str) -> list[Layout]:
 def asked(peer: Peer, model: str, layout: Layout) -> dict[int, Closed]:
     """What each number of connections gets; nothing where it does not start or an answer is no success."""
     port = free_port()
-    launch, request, url = peer.command(model, port, layout), peer.request(model), peer.url(model, port)
+    requests, url = peer.requests(model), peer.url(model, port)
     log = STARTED / f"{peer.name}-{model}.log"
     try:
-        with served(launch.argv, launch.environment, launch.folder, port, question_for(peer, model), log):
-            close_loop(url, request.body, request.headers, max(CONNECTIONS), 1.0)
-            cells = {each: close_loop(url, request.body, request.headers, each, SECONDS) for each in CONNECTIONS}
+        with living(peer, model, port, log, layout):
+            close_loop(url, requests, max(CONNECTIONS), 1.0)
+            cells = {each: close_loop(url, requests, each, SECONDS) for each in CONNECTIONS}
     except NotServed as error:
         print(f"{peer.name}:{model} {layout}: {error}", flush=True)
         return {}

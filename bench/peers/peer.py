@@ -1,11 +1,13 @@
 """What the load knows of a peer: how to start it for a workload, where to ask, with which bytes."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.peers.forms import FORMS, Request
-from bench.peers.models import MODELS, ROOT, WORK, WORKLOADS, body_path, inputs
+from bench.load.served import START_LIMIT_S
+from bench.peers.forms import Request
+from bench.peers.models import MODELS, ROOT, VARIANTS, WORK, WORKLOADS, body_path, headers_path
 
 PEERS = Path(__file__).resolve().parent
 STARTED = WORK / "peers"  # configurations that are written at a start, logs, private stores
@@ -45,6 +47,10 @@ class Peer:
     note: str
     layouts: Mapping[str, Layout]
     tolerance: float = 0.0  # that its answers may use beyond the workload's, absolute, because it says so
+    start_limit_s: float = START_LIMIT_S
+    tried: Mapping[str, Sequence[Layout]] = field(
+        default_factory=dict
+    )  # beside ``layouts``, before anything is measured
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -58,15 +64,14 @@ class Peer:
     def url(self, model: str, port: int) -> str:
         return f"http://127.0.0.1:{port}{self.path(model)}"
 
-    def body(self, model: str) -> Path:
-        """The file with the request's body; ``bench.peers.models.make`` writes it."""
-        return body_path(model, self.forms[model])
+    def request(self, model: str, variant: int = 0) -> Request:
+        """As ``bench.peers.models.make`` has written it."""
+        asked = model, self.forms[model], variant
+        return Request(body_path(*asked).read_bytes(), json.loads(headers_path(*asked).read_text()))
 
-    def headers(self, model: str) -> Mapping[str, str]:
-        return self.request(model).headers
-
-    def request(self, model: str) -> Request:
-        return FORMS[self.forms[model]](inputs(model))
+    def requests(self, model: str) -> list[Request]:
+        """All that the load sends, one after the other and again."""
+        return [self.request(model, variant) for variant in range(VARIANTS)]
 
 
 def served_name(workload: str) -> str:

@@ -18,8 +18,9 @@ RATES: Mapping[str, Sequence[float]] = {
 MAIN = ("tabular", "minilm", "image")
 """Workloads with bars: every round, and the open loop from the second round on."""
 BESIDE = ("tabular_binary", "sentence", "jpeg", "cascade")
-"""Closed loops alone, in the first rounds."""
-BESIDE_ROUNDS = 2
+"""Closed loops alone, in the first round."""
+BESIDE_ROUNDS = 1
+MINUTES = 25.0
 
 WARM_S = 1.0
 OPEN_S, OPEN_WARM_S, CAPACITY_S = 1.5, 0.3, 1.0
@@ -29,6 +30,14 @@ LIMIT_S, LIMIT_SCAN_S = 1.5, 0.4
 START_S: Mapping[str, float] = {"ray": 10.0, "bentoml": 4.0, "mlserver": 2.5, "triton": 3.0}
 """To the first right answer and to the end, roughly; others: OTHER_START_S."""
 OTHER_START_S = 2.0
+PROBE_S = 1.0
+PROBE_CONNECTIONS = (16, 64)
+"""Of each layout of a peer that has several, before the first round."""
+
+
+def probe_takes_s(peer: Peer) -> float:
+    """Of one layout."""
+    return START_S.get(peer.name, OTHER_START_S) + WARM_S + len(PROBE_CONNECTIONS) * PROBE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +78,19 @@ class Plan:
                 yield Life(round, workload, peer, SHARES if opened else (), rates)
 
     @property
+    def probed(self) -> list[tuple[Peer, str]]:
+        """The peers with several layouts, for each workload that has some."""
+        return [(peer, workload) for peer in self.peers for workload in self.workloads if workload in peer.tried]
+
+    @property
     def limited(self) -> list[str]:
         """The workloads whose limit in process is measured."""
         return [workload for workload in self.workloads if workload in MAIN]
 
     def takes_s(self) -> float:
         lives = sum(life.takes_s(self.seconds) for each in range(self.rounds) for life in self.lives(each))
-        return lives + len(self.limited) * (self.rounds * LIMIT_S + 10 * LIMIT_SCAN_S)
+        probes = sum((1 + len(peer.tried[workload])) * probe_takes_s(peer) for peer, workload in self.probed)
+        return lives + probes + len(self.limited) * (self.rounds * LIMIT_S + 10 * LIMIT_SCAN_S)
 
     def __str__(self) -> str:
         lines = [f"plan: {self.rounds} rounds, {self.seconds:g} s a cell, about {self.takes_s() / 60:.0f} minutes"]

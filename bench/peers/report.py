@@ -40,6 +40,7 @@ def sections(found: Found) -> Iterator[str]:
         yield _opened(found, workload)
     yield "### The servers"
     yield "\n".join(f"- **{name}**: {peer['missing'] or peer['note']}" for name, peer in found.raw["peers"].items())
+    yield "\n".join(f"- {line}" for line in found.layouts())
     failures = [_PATH.sub("…", line.partition(LOG)[0]) for line in found.failures()]
     yield "### What failed\n\n" + ("\n".join(f"- {line}" for line in failures) if failures else "Nothing.")
 

@@ -2,7 +2,8 @@
 
 Only one server lives at a time: started, checked for right answers, measured and stopped, then the next one; then all of
 it again. So no idle server takes cores from the one that is measured, and each round has its own cold start. Everything
-found goes to build/bench/peers.json as it is found; each bar is printed with its figure, the summary is the last line.
+found goes to build/bench/peers.json after each cell, and --resume goes on from there; what --minutes leave no time for is
+left out, and said. Each bar is printed with its figure, the summary is the last line.
 """
 
 import argparse
@@ -10,17 +11,21 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 from bench.figures import say, summarise  # noqa: E402
+from bench.load.limit import Layout  # noqa: E402
 from bench.peers import environments, measure, models, plan  # noqa: E402
 from bench.peers.bars import figures  # noqa: E402
-from bench.peers.found import OURS, Found  # noqa: E402
+from bench.peers.found import OURS, Found, layout_text  # noqa: E402
 from bench.peers.peer import Peer  # noqa: E402
 from bench.peers.registry import ALL  # noqa: E402
 
@@ -29,6 +34,7 @@ OUTPUT = models.WORK / "peers.json"
 
 def main() -> None:
     arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and with it the server that is alive
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing: make services")
     wanted = [peer for peer in ALL if not arguments.peers or peer.name in arguments.peers]
@@ -42,11 +48,11 @@ def main() -> None:
     print(planned, flush=True)
     found: dict[str, Any] = {"machine": machine()}
     found["peers"] = {peer.name: _described(peer, missing) for peer in wanted}
-    started = time.perf_counter()
-    found |= {"seconds": arguments.seconds, "rounds": arguments.rounds, "lives": [], "limits": []}
-    run(planned, found, arguments.output)
-    found["took_s"] = time.perf_counter() - started
-    _keep(found, arguments.output)
+    found |= {"seconds": arguments.seconds, "rounds": arguments.rounds, "models": list(arguments.models)}
+    found |= {"lives": [], "limits": [], "layouts": [], "took_s": 0.0, "left_out": []}
+    if arguments.resume:
+        found |= resumed(found, arguments.output)
+    Run(planned, found, arguments.output, arguments.minutes * 60).all()
     print(f"took {found['took_s'] / 60:.1f} minutes", flush=True)
     summarise([say(figure) for figure in figures(Found(found))])
 
@@ -58,6 +64,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="of everything; medians are reported")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each closed loop")
     parser.add_argument("--quick", action="store_true", help="one round of one-second loops, workloads with bars only")
+    parser.add_argument("--minutes", type=float, default=plan.MINUTES, help="after these nothing new is begun")
+    parser.add_argument("--resume", action="store_true", help="keep what the output has of a run of the same plan")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the raw results go")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -66,23 +74,118 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def run(planned: plan.Plan, found: dict[str, Any], output: Path) -> None:
-    layouts = {workload: measure.in_process(workload).best(plan.LIMIT_SCAN_S) for workload in planned.limited}
-    for round in range(planned.rounds):
-        for life in planned.lives(round):
-            if life.workload in layouts and life.peer.name == OURS:  # next to each other, for their ratio
-                found["limits"].append(measure.limit(life.workload, layouts[life.workload], round))
-                print(_limit_line(found["limits"][-1]), flush=True)
-            found["lives"].append(measure.measure(life, planned.seconds))
-            print(_life_line(found["lives"][-1]), flush=True)
-            _keep(found, output)
+def resumed(found: dict[str, Any], output: Path) -> dict[str, Any]:
+    """What a run that was broken off had found: whole lives only. Ends the program where its plan was another one."""
+    if not output.exists():
+        return {}
+    before = json.loads(output.read_text())
+    for key in ("seconds", "rounds", "models"):
+        if before.get(key) != found[key]:
+            sys.exit(f"cannot resume: that run had {key} = {before.get(key)}, this one has {found[key]}")
+    if before["peers"].keys() != found["peers"].keys():
+        sys.exit("cannot resume: that run had other peers")
+    lives = [life for life in before["lives"] if life["done"]]
+    kept = {key: before[key] for key in ("machine", "limits", "layouts", "took_s")}
+    return {**kept, "lives": lives}
 
 
-def _limit_line(limit: dict[str, Any]) -> str:
+@dataclass(slots=True)
+class Run:
+    """Goes through the plan and keeps what it finds, also when it is broken off. ``limit_s``: after these nothing new."""
+
+    planned: plan.Plan
+    found: dict[str, Any]
+    output: Path
+    limit_s: float
+    before_s: float = 0.0
+    started_s: float = field(default_factory=time.perf_counter)
+
+    def all(self) -> None:
+        self.before_s = self.found["took_s"]
+        self._probe()
+        scan_s = plan.LIMIT_SCAN_S
+        layouts = {workload: measure.in_process(workload).best(scan_s) for workload in self.planned.limited}
+        for round in range(self.planned.rounds):
+            for life in self.planned.lives(round):
+                if life.workload in layouts and life.peer.name == OURS:  # next to each other, for their ratio
+                    self._limit(life.workload, layouts[life.workload], round)
+                self._life(life)
+        self._keep()
+
+    @property
+    def _took_s(self) -> float:
+        return self.before_s + time.perf_counter() - self.started_s
+
+    def _keep(self) -> None:
+        self.found["took_s"] = self._took_s
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        part = self.output.with_suffix(".part")
+        part.write_text(json.dumps(self.found))
+        part.replace(self.output)
+
+    def _probe(self) -> None:
+        known = {(each["peer"], each["workload"]): each for each in self.found["layouts"]}
+        better = {peer.name: peer for peer in self.planned.peers}
+        for peer, workload in self.planned.probed:
+            probed = known.get((peer.name, workload))
+            if probed is None:
+                probed = measure.probe(peer, workload)
+                self.found["layouts"].append(probed)
+                print(_probe_line(probed), flush=True)
+                self._keep()
+            better[peer.name] = measure.with_layout(better[peer.name], probed)
+        self.planned = replace(self.planned, peers=list(better.values()))
+
+    def _limit(self, workload: str, layout: Layout, round: int) -> None:
+        if any((each["workload"], each["round"]) == (workload, round) for each in self.found["limits"]):
+            return
+        self.found["limits"].append(measure.limit(workload, layout, round))
+        print(_limit_line(self.found["limits"][-1]), flush=True)
+
+    def _life(self, life: plan.Life) -> None:
+        lives = self.found["lives"]
+        named = life.round, life.workload, life.peer.name
+        if any((each["round"], each["workload"], each["peer"]) == named for each in lives):
+            return
+        if why := self._left_out(life):
+            self.found["left_out"].append(f"{life.peer.name}, {life.workload}, round {life.round + 1}: {why}")
+            print(f"left out: {self.found['left_out'][-1]}", flush=True)
+            return
+        lives.append({})
+
+        def keep(one: Mapping[str, Any]) -> None:
+            lives[-1] = one
+            self._keep()
+
+        measure.measure(life, self.planned.seconds, keep)
+        print(_life_line(lives[-1]), flush=True)
+
+    def _left_out(self, life: plan.Life) -> str:
+        """Why it is not begun; empty: it is."""
+        if self._took_s + life.takes_s(self.planned.seconds) > self.limit_s:
+            return "no time left"
+        before = [
+            each
+            for each in self.found["lives"]
+            if (each["workload"], each["peer"]) == (life.workload, life.peer.name) and each["round"] < life.round
+        ]
+        return "it has not started before" if any("cold_s" not in each for each in before) else ""
+
+
+def _probe_line(probed: Mapping[str, Any]) -> str:
+    tried = "; ".join(
+        f"{layout_text(one['layout'])}: "
+        + (" and ".join(f"{rate:.0f}/s" for rate in one["rates_per_s"]) or f"FAILED {one.get('failed')}")
+        for one in probed["tried"]
+    )
+    return f"{probed['workload']} {probed['peer']}: {tried}; kept: {layout_text(probed['best'])}"
+
+
+def _limit_line(limit: Mapping[str, Any]) -> str:
     return f"round {limit['round'] + 1} {limit['workload']} in process: {limit['rate_per_s']:.0f}/s, {limit['layout']}"
 
 
-def _life_line(life: dict[str, Any]) -> str:
+def _life_line(life: Mapping[str, Any]) -> str:
     closed = "; ".join(
         f"{cell['connections']}: {cell['rate_per_s']:.0f}/s p99 {cell['p99_s'] * 1e3:.2f} ms"
         + (f" FAILED {cell['failures']}" if cell["failures"] else "")
@@ -117,13 +220,6 @@ def machine() -> dict[str, Any]:
         "day": time.strftime("%Y-%m-%d"),
         "load_before": os.getloadavg()[0],
     }
-
-
-def _keep(found: dict[str, Any], output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_suffix(".part")
-    part.write_text(json.dumps(found))
-    part.replace(output)
 
 
 if __name__ == "__main__":

@@ -37,3 +37,15 @@ def shares(seen: Mapping[str, int]) -> dict[str, float]:
     for function, times in seen.items():
         counted[part_of(function)] += times
     return {part: times / counted.total() for part, times in counted.most_common()}
+
+
+def way_text(calls: Mapping[str, int]) -> str:
+    """How many requests went which way, from how often the functions were called that a request passes once."""
+    joined, apart = calls.get("Bundles.join", 0), calls.get("Direct.alone", 0)
+    ways = {
+        "bundled": joined - apart,
+        "by itself": calls.get("Exchange.begun", 0),
+        "the long way": calls.get("DataPlane.respond", 0),
+    }
+    total = sum(ways.values())
+    return ", ".join(f"{way} {count / total:.0%}" for way, count in ways.items() if count) or "unknown"

@@ -1,7 +1,8 @@
 """Loaded by Python itself, before the server, when bench/stages.py has put this folder on its path.
 
 SAMPLED_INTO: SIGUSR2 begins to look, at each millisecond of CPU, which function of the server runs, or was called from;
-what was seen is written into that folder at the end. UNDER_VALGRIND: pidfd_open by a thread,
+what was seen is written into that folder at the end. WAYS_INTO: each SIGUSR2 writes into that file how many requests went
+by which way since the last one. UNDER_VALGRIND: pidfd_open by a thread,
 as valgrind does not know it. The product has no part in this.
 """
 
@@ -9,6 +10,7 @@ import atexit
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -20,6 +22,8 @@ LOOP = "the event loop"
 RESUME = 151
 EVERY_S = 0.001
 SEEN: Counter[str] = Counter()
+WAYS = ("Bundles.join", "Direct.alone", "Exchange.begun", "DataPlane.respond")
+"""Called once for a request: joined with others, not answered with them after all, begun by itself, the long way."""
 
 
 def look(_: int, frame: FrameType | None) -> None:
@@ -58,6 +62,20 @@ def write(folder: str) -> None:
         Path(folder, f"{os.getpid()}.json").write_text(json.dumps(SEEN))
 
 
+def ways(_: int, frame: FrameType | None) -> None:
+    Path(f"{os.environ['WAYS_INTO']}.part").write_text(json.dumps(SEEN))
+    os.replace(f"{os.environ['WAYS_INTO']}.part", os.environ["WAYS_INTO"])
+    SEEN.clear()
+    sys.setprofile(count)
+
+
+def count(frame: FrameType, event: str, _: object) -> None:
+    """A coroutine that goes on is not called again: it resumes elsewhere than at its beginning, which is 0."""
+    code = frame.f_code
+    if event == "call" and code.co_qualname in WAYS and code.co_code[frame.f_lasti + 1] == 0:
+        SEEN[code.co_qualname] += 1
+
+
 def watched(pid: int, flags: int = 0) -> int:
     """A descriptor that can be read from when the process has ended."""
     readable, writable = os.pipe()
@@ -78,5 +96,7 @@ def watched(pid: int, flags: int = 0) -> int:
 if os.environ.get("SAMPLED_INTO"):
     signal.signal(signal.SIGUSR2, begin)
     atexit.register(write, os.environ["SAMPLED_INTO"])
+if os.environ.get("WAYS_INTO"):
+    signal.signal(signal.SIGUSR2, ways)
 if os.environ.get("UNDER_VALGRIND"):
     os.pidfd_open = watched

@@ -117,7 +117,7 @@ def test_whatever_is_observed_it_stays_in_its_bounds(batches: list[tuple[int, fl
 def test_what_is_written_holds_whatever_is_observed() -> None:
     limits = Limits(Batch(rows_max=48))
     for _ in range(200):
-        limits.of(None).observe(48, 48.0, 4.8, left_rows=100, patience_s=0.1)
+        limits.observe(None, 48, 48.0, 4.8, left_rows=100, patience_s=0.1)
     assert (limits.of(None).rows, limits.of(None).why, limits.rows) == (48, "as written", 48)
 
 
@@ -126,7 +126,7 @@ def test_each_key_has_a_limit_of_its_own() -> None:
     for _ in range(300):
         for key, curve in (("short", table), ("long", picture)):
             limit = limits.of(key)
-            limit.observe(limit.rows, limit.rows, curve(limit.rows), left_rows=200, patience_s=30.0)
+            limits.observe(key, limit.rows, limit.rows, curve(limit.rows), left_rows=200, patience_s=30.0)
     assert limits.of("long").rows <= 2
     assert limits.of("short").rows == ROWS_MOST
 

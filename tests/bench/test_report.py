@@ -9,7 +9,7 @@ from bench.peers.bars import figures
 from bench.peers.found import Found
 from bench.peers.plan import BESIDE, MAIN, Plan
 from bench.peers.registry import ALL
-from bench.sampling.parts import OTHER, part_of, shares
+from bench.sampling.parts import OTHER, part_of, shares, way_text
 
 SOURCE = Path(__file__).parents[2] / "src" / "forwardpass"
 
@@ -109,3 +109,9 @@ def test_every_function_on_a_requests_way_belongs_to_a_part(folder: str) -> None
 def test_the_shares_of_the_parts_are_of_all_that_was_seen() -> None:
     seen = {"ingress/http.py:data_received": 3, "batching/queue.py:put": 1, "ingress/writer.py:write": 4}
     assert shares(seen) == {"write": 0.5, "framing": 0.375, "queue": 0.125}
+
+
+def test_a_row_says_which_way_its_requests_went() -> None:
+    assert way_text({"Bundles.join": 8, "Direct.alone": 2, "Exchange.begun": 3, "DataPlane.respond": 1}) == (
+        "bundled 60%, by itself 30%, the long way 10%"
+    )

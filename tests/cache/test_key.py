@@ -25,9 +25,9 @@ def key(
     signature: Signature = SIGNATURE,
     settings: tuple[object, ...] = ({"threads": 1},),
     together: bool = False,
-    installed: tuple[str, ...] = ("numpy 2",),
+    machine: tuple[str, ...] = ("numpy 2",),
 ) -> bytes:
-    keys = Keys(version, signature, settings, together=together, installed=installed)
+    keys = Keys(version, signature, settings, together=together, machine=machine)
     return keys.of(tenant, columns, shapes, rows)
 
 
@@ -51,7 +51,7 @@ def renamed(**changes: Any) -> Signature:
         key(signature=renamed(datatype="INT32")),
         key(signature=replace(SIGNATURE, outputs=(Field("other", "FP32", (1,)),))),
         key(settings=({"threads": 2},)),
-        key(installed=("numpy 3",)),
+        key(machine=("numpy 3",)),
         key(together=True),
     ],
     ids=lambda found: found.hex()[:8],

@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 from hashlib import sha256
 
+import msgspec
 import pytest
 
 from forwardpass.cache.kept import Kept
@@ -97,6 +98,27 @@ def test_short_of_memory_the_older_half_goes() -> None:
         made.keep(bytes([number]), kept(), 0.0)
     assert shelves.shrink() == 3
     assert [number for number in range(5) if bytes([number]) in made] == [3, 4]
+
+
+VALUES: dict[str, list[object]] = {
+    "text": ["\U0001f600" * 400],
+    "lists": [[] for _ in range(200)],
+    "numbers": [float(each) for each in range(200)],
+    "objects": [{"a": {}} for _ in range(200)],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_notes_hold_counts_with_what_it_takes(name: str) -> None:
+    made, written = shelf(), msgspec.msgpack.encode({"value": VALUES[name]})
+    gc.collect()
+    tracemalloc.start()
+    for number in range(200):
+        notes = [Note(0, "seen", msgspec.msgpack.decode(written)) for _ in range(3)]
+        made.keep(sha256(b"%d" % number).digest(), Kept(1, [], notes, 0, 0.0), 0.0)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= made.bytes <= 4 * taken
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

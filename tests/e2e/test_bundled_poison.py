@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from tests.e2e.pipelines import OWN_CODE, OWN_MODEL
-from tests.faults.faulty import write_own
+from tests.faults.faulty import settle, write_own
 from tests.serving import forwardpass, serving, wait_until
 
 WIDTH = 16
@@ -37,7 +37,8 @@ def _answer(client: socket.socket) -> tuple[int, str]:
 
 
 def test_a_row_that_kills_its_worker_is_its_senders_failure_alone(tmp_path: Path) -> None:
-    write_own(tmp_path / "models", "own", OWN_MODEL, OWN_CODE)
+    write_own(tmp_path / "models" / "own" / "1", OWN_MODEL, OWN_CODE)
+    settle(tmp_path)
     forwardpass("trust", tmp_path / "models", data=tmp_path / "data")
     with serving(tmp_path / "models", data=tmp_path / "data") as server:
         clients = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(6)]

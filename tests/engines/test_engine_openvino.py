@@ -71,6 +71,15 @@ def test_an_integer_that_would_be_cut_is_refused(tmp_path: Path) -> None:
     assert caught.value.field == "x"
 
 
+def test_a_constant_that_would_be_cut_is_refused_as_well(tmp_path: Path) -> None:
+    path = models.identity(tmp_path / "m.onnx", ("N", 1), models.INT64)
+    engine = engine_kind("openvino").make()
+    engine.load(ModelFile(str(path), constants={"x": 2**40}))
+    with pytest.raises(Failed, match="integers of 32 bits") as caught:
+        predict(engine, x=np.array([[2**40]]))
+    assert caught.value.field == "x"
+
+
 @pytest.mark.parametrize("kind", [models.STRING, TensorProto.DOUBLE, TensorProto.UINT64])
 def test_what_it_would_compute_with_less_precision_or_not_at_all_is_refused_at_load(tmp_path: Path, kind: int) -> None:
     with pytest.raises(Misconfigured, match="the engine onnxruntime takes the others") as caught:

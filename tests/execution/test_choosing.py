@@ -61,7 +61,7 @@ def test_of_two_that_are_as_quick_the_one_with_fewer_threads_is_taken(tmp_path: 
 def test_what_answers_too_differently_is_not_taken_however_quick(tmp_path: Path) -> None:
     models.network(tmp_path / "m.onnx")
     plan = plan_of(tmp_path, tolerance={"absolute": 0.0})
-    tried(plan, 32)
+    tried(plan, 32, clock=even_s)
     assert plan.settings[0]["engine"] == "onnxruntime"
     assert any("which the tolerance does not allow" in line for line in plan.settings[0]["auto"])
 
@@ -69,7 +69,7 @@ def test_what_answers_too_differently_is_not_taken_however_quick(tmp_path: Path)
 def test_a_model_that_only_the_reference_takes_stays_with_it(tmp_path: Path) -> None:
     models.text_identity(tmp_path / "m.onnx")
     plan = plan_of(tmp_path)
-    tried(plan, 32)
+    tried(plan, 32, clock=even_s)
     assert plan.settings[0]["engine"] == "onnxruntime"
     assert "has the type string" in "\n".join(plan.settings[0]["auto"])
 
@@ -87,6 +87,25 @@ def test_a_choice_that_was_made_is_not_made_again(tmp_path: Path, known: dict[st
     plan = plan_of(tmp_path, threads=2, settings=[known])
     assert plan.settings == [known]
     np.testing.assert_allclose(answer(plan, rows), answer(plan_of(tmp_path), rows), atol=1e-6)
+
+
+def test_where_a_worker_ended_by_trying_the_reference_stays(tmp_path: Path) -> None:
+    models.network(tmp_path / "m.onnx")
+    plan = plan_of(tmp_path, threads=2)
+    tried(plan, 32, careful=True)
+    assert (plan.settings[0]["engine"], plan.settings[0]["threads"]) == ("onnxruntime", 2)
+    assert plan.settings[0]["auto"][1:] == ["others are not tried: a worker ended when they were"]
+
+
+def test_what_would_take_too_long_is_not_tried(tmp_path: Path) -> None:
+    """A clock by which the reference takes 2 s for what is asked: nine times as long is more than 10 s."""
+    models.network(tmp_path / "m.onnx")
+    plan, ticks = plan_of(tmp_path), count()
+    tried(plan, 32, clock=lambda: next(ticks) * 2.0)
+    assert plan.settings[0]["auto"] == [
+        "chosen: onnxruntime, 1 thread",
+        "others were not tried: that would have taken more than 10 s",
+    ]
 
 
 def test_the_rows_that_were_tried_are_those_of_the_chosen_engine(tmp_path: Path) -> None:

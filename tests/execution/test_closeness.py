@@ -29,6 +29,18 @@ def test_rows_of_one_number_are_one_vector() -> None:
     assert between([[3.0], [1e-9]], [[3.0], [-1e-9]]).cosine == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("expected", "found", "cosine"),
+    [(4.0, 3.0, 0.75), (3.0, 4.0, 0.75), (-2.0, 2.0, -1.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0)],
+)
+def test_one_number_by_itself_is_as_near_as_the_smaller_is_to_the_larger(
+    expected: float, found: float, cosine: float
+) -> None:
+    for shape in ((), (1,), (1, 1)):
+        between_both = between(np.full(shape, expected), np.full(shape, found))
+        assert (between_both.cosine, between_both.absolute) == (cosine, abs(expected - found))
+
+
 def test_what_is_not_finite_must_be_so_in_both() -> None:
     assert between([[math.nan, 1.0]], [[math.nan, 1.0]]).within({"absolute": 0.0})
     assert not between([[math.nan, 1.0]], [[0.0, 1.0]]).within({"absolute": 9.0})

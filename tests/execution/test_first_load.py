@@ -2,19 +2,27 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from forwardpass.core.pipeline import Pipeline, Signature, Step, Version
+import msgspec
+import pytest
+
+from forwardpass.core.pipeline import Pipeline, Signature, Step, Version, Workers
 from forwardpass.execution.first_load import FirstLoad
 from forwardpass.execution.wire import Loaded
 
 DIGEST = "d" * 64
-LOADED = Loaded(Signature((), ()), "onnx_onnxv1", True, True, 0.0, "", ["a warning"], [{"engine": "python"}], 1.5)
+SETTINGS = {"engine": "onnxruntime", "threads": 2, "optimization": "all", "spinning": False}
+LOADED = Loaded(Signature((), ()), "onnx_onnxv1", True, True, 0.0, "", ["a warning"], [SETTINGS], 1.5)
+MODEL = Step("model", {"engine": "onnxruntime", "file": "m.onnx"})
+OPEN = Step("model", {"engine": "auto", "file": "m.onnx", "tolerance": {"absolute": 0.1}})
 
 
-def version(store: Path, digest: str = DIGEST) -> Version:
+def version(store: Path, digest: str = DIGEST, step: Step = MODEL, count: int = 1) -> Version:
     (store / digest).mkdir(exist_ok=True)
-    return Version("p", 1, digest, str(store / digest), Pipeline((Step("model", {}),)))
+    return Version("p", 1, digest, str(store / digest), Pipeline((step,), workers=Workers(count=count)))
 
 
 def known(first: FirstLoad, worker: int = 0) -> Loaded | None:
@@ -72,6 +80,101 @@ def test_what_was_spoiled_is_found_out_again(tmp_path: Path) -> None:
     assert known(first) is None
     first.found(LOADED)
     assert known(FirstLoad(version(tmp_path), 2)) == LOADED
+
+
+def with_settings(**settings: Any) -> Loaded:
+    return msgspec.structs.replace(LOADED, settings=[{**SETTINGS, **settings}])
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        with_settings(engine="python"),  # which would run the model file as code
+        with_settings(engine=["onnxruntime"]),
+        with_settings(threads="all"),
+        with_settings(threads=True),
+        with_settings(optimization="most"),
+        msgspec.structs.replace(LOADED, settings=[{"engine": "onnxruntime", "threads": 2}]),
+        msgspec.structs.replace(LOADED, settings=[]),
+        msgspec.structs.replace(LOADED, workers=0),
+        msgspec.structs.replace(LOADED, workers=1_000_000),
+    ],
+)
+def test_what_no_load_of_the_version_can_have_found_is_found_out_again(tmp_path: Path, loaded: Loaded) -> None:
+    FirstLoad(version(tmp_path), 2).found(loaded)
+    assert known(FirstLoad(version(tmp_path), 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "holds"),
+    [
+        ({"auto": ["chosen: it"]}, True),
+        ({"auto": ["chosen: it"], "engine": "openvino", "precision": "bf16"}, True),
+        ({"auto": ["chosen: it"], "engine": "openvino"}, False),
+        ({"auto": ["chosen: it"], "engine": "auto"}, False),
+        ({"auto": "chosen: it"}, False),
+        ({"auto": []}, False),
+        ({}, False),
+    ],
+)
+def test_a_choice_holds_only_with_its_reasons_and_the_options_of_its_engine(
+    tmp_path: Path, changed: dict[str, Any], holds: bool
+) -> None:
+    FirstLoad(version(tmp_path, step=OPEN), 2).found(with_settings(**changed))
+    assert (known(FirstLoad(version(tmp_path, step=OPEN), 2)) is not None) is holds
+
+
+def deep(kept: Path) -> None:
+    """Text in the place of nothing much: arrays in arrays, deeper than a decoder follows."""
+    spoiled = kept.read_bytes().replace(b"\xa6engine\xabonnxruntime", b"\xa6engine" + b"\x91" * 9999 + b"\xc0")
+    kept.write_bytes(spoiled)
+
+
+def linked(kept: Path) -> None:
+    kept.symlink_to(kept.rename(kept.with_name("elsewhere")))
+
+
+def piped(kept: Path) -> None:
+    kept.unlink()
+    os.mkfifo(kept)
+
+
+def writable(kept: Path) -> None:
+    kept.chmod(0o666)
+
+
+@pytest.mark.parametrize("spoil", [deep, linked, piped, writable])
+def test_what_others_may_have_put_there_is_not_believed(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    FirstLoad(version(tmp_path), 2).found(LOADED)
+    (kept,) = tmp_path.glob("*.loaded")
+    spoil(kept)
+    assert known(FirstLoad(version(tmp_path), 2)) is None
+
+
+def test_the_kept_file_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        FirstLoad(version(tmp_path), 2).found(LOADED)
+    finally:
+        os.umask(before)
+    (kept,) = tmp_path.glob("*.loaded")
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("step", "count"), [(OPEN, 1), (MODEL, 0)])
+def test_what_a_worker_ended_by_trying_is_not_tried_twice(tmp_path: Path, step: Step, count: int) -> None:
+    first = FirstLoad(version(tmp_path, step=step, count=count), 2)
+    assert not first.careful
+    assert first.again()
+    assert first.careful
+    assert not first.again()
+
+
+def test_a_worker_that_tried_nothing_or_was_told_all_has_no_second_load(tmp_path: Path) -> None:
+    assert not FirstLoad(version(tmp_path), 2).again()
+    first = FirstLoad(version(tmp_path, step=OPEN), 2)
+    first.found(LOADED)
+    assert not first.again()
 
 
 def test_a_store_that_cannot_be_written_costs_the_next_start_only(tmp_path: Path) -> None:

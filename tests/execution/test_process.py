@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from tests import fixtures_onnx as models
 
 from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.ticket import Item, Ticket
@@ -18,6 +19,8 @@ from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Misconfigured
 from forwardpass.core.pipeline import Pipeline, Step, Version, Workers
 from forwardpass.execution import process, wire
+from forwardpass.execution.beginning import Order, Process, spawned
+from forwardpass.execution.first_load import FirstLoad
 from forwardpass.execution.process import State, WorkerProcess
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +136,44 @@ async def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path, m
         await until(lambda: made.state is State.RESTARTING)
         await answered(made)
         assert (made.deaths, refusals) == (3, [])
+
+
+@asynccontextmanager
+async def ended_at_first(folder: Path, **options: Any) -> AsyncIterator[WorkerProcess]:
+    """A worker whose first process is killed before it can load."""
+    orders: list[Order] = []
+
+    async def begin(order: Order) -> Process:
+        begun = await spawned(order)
+        if not orders:
+            os.kill(begun.pid, signal.SIGKILL)
+        orders.append(order)
+        return begun
+
+    models.identity(folder / "m.onnx")
+    step = Step("model", {"file": "m.onnx", **options})
+    version = Version("p", 1, "0" * 64, str(folder), Pipeline((step,)))
+    made = WorkerProcess(version, 0, threads=1, clock=Time(), begin=begin)
+    made.first = FirstLoad(version, 1)
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+async def test_a_worker_that_ends_while_it_tries_engines_is_followed_by_one_that_does_not(tmp_path: Path) -> None:
+    async with ended_at_first(tmp_path, engine="auto", tolerance={"absolute": 0.1}) as made:
+        loaded = await made.first_load()
+        assert loaded.settings[0]["auto"][1:] == ["others are not tried: a worker ended when they were"]
+
+
+async def test_a_worker_that_ends_in_a_first_load_that_tries_nothing_fails_the_load(tmp_path: Path) -> None:
+    async with ended_at_first(tmp_path, engine="onnxruntime") as made:
+        with pytest.raises(Misconfigured) as refused:
+            await made.first_load()
+        assert refused.value.code is Code.LOAD_FAILED
 
 
 async def test_a_first_process_that_cannot_be_started_fails_the_load(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -94,7 +95,7 @@ def box_of(pid: int | None) -> dict[str, object]:
         **{name: status[name] for name in BOX},
         "limits": Path(f"/proc/{pid}/limits").read_text(),
         "environment": sorted(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")),
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "descriptors": sorted(re.sub(r"\d", "", str(each.readlink())) for each in Path(f"/proc/{pid}/fd").iterdir()),
         "session": os.getsid(pid or 0) == os.getpgid(pid or 0) == pid,
         "parent": psutil.Process(pid).ppid(),
     }
@@ -152,7 +153,22 @@ async def test_a_template_that_does_not_answer_costs_no_worker(end: signal.Signa
             assert await asked(made, 0.0) == 0.0  # the workers it has made live on
             os.kill(before or 0, signal.SIGKILL)
             await replaced(made, before)
-            assert (await asked(made, 0.0), psutil.pid_exists(before or 0)) == (0.0, False)
+            assert await asked(made, 0.0) == 0.0
+            assert psutil.STATUS_ZOMBIE not in {child.status() for child in psutil.Process().children()}
+
+
+async def test_a_template_that_cannot_fork_says_so_and_can_later(template: Template, tmp_path: Path) -> None:
+    async with worker(tmp_path, template.begin) as made:
+        before, forking = made.pid, psutil.Process(template.pid)
+        descriptors, limits = forking.num_fds(), forking.rlimit(psutil.RLIMIT_NOFILE)
+        forking.rlimit(psutil.RLIMIT_NOFILE, (descriptors, limits[1]))
+        os.kill(before or 0, signal.SIGKILL)
+        async with asyncio.timeout(30.0):
+            while made.deaths < 2:  # the one that was killed, and the one that could not be started
+                await asyncio.sleep(0.01)
+        forking.rlimit(psutil.RLIMIT_NOFILE, limits)
+        await replaced(made, before)
+        assert (await asked(made, 0.0), template.pid, forking.num_fds()) == (0.0, forking.pid, descriptors)
 
 
 async def test_a_start_that_is_given_up_leaves_no_process_behind(template: Template, tmp_path: Path) -> None:
@@ -173,10 +189,13 @@ def test_a_template_ends_with_its_block() -> None:
     assert pid is not None and not psutil.pid_exists(pid)
 
 
-def test_a_server_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_ends_leaves_no_process_behind(end: signal.Signals, tmp_path: Path) -> None:
     fixtures_onnx.identity(tmp_path / "identity.onnx")
     with serving(tmp_path / "identity.onnx", data=tmp_path / "data") as server:
         family = psutil.Process(server.process.pid).children(recursive=True)
         assert len(family) == 2  # the template, and the worker that it forked
-        server.process.kill()
+        for each in family:
+            each.suspend()  # it cannot see that its server is gone
+        server.process.send_signal(end)
         assert psutil.wait_procs(family, timeout=10.0)[1] == []

@@ -20,8 +20,7 @@ import numpy as np
 
 from forwardpass.core.clock import monotonic_s
 from forwardpass.core.errors import Code, Refused
-from forwardpass.core.pipeline import Batch as Batching
-from forwardpass.core.pipeline import Cache, Field, Input, Pipeline, Step, Version
+from forwardpass.core.pipeline import Field, Input, Pipeline, Step, Version
 from forwardpass.execution.local import LocalWorker
 from forwardpass.ingress.data_plane import DataPlane
 from forwardpass.ingress.dialects.table import DIALECTS

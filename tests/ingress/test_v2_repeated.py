@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ingress.calls import VERSION, answer
 
 from forwardpass.core.errors import Refused
 from forwardpass.core.pipeline import Field, Input, Signature, Version
@@ -15,7 +16,6 @@ from forwardpass.ingress.dialects.v2 import decode_infer
 from forwardpass.ingress.dialects.v2_answer import encode_infer
 from forwardpass.ingress.dialects.v2_repeated import Repeated, texts_of
 from forwardpass.ingress.message import HttpRequest
-from tests.ingress.calls import VERSION, answer
 
 X = Signature((Input("x", "tensor", datatype="FP32", shape=(2,)),), ())
 FORMS = (
@@ -138,7 +138,7 @@ NUMBERS = st.floats(width=32) | st.just(0.0)
 )
 def test_each_answer_is_the_one_it_would_be_alone(rows: list[tuple[tuple[float, float], int, bool]]) -> None:
     fields = (Field("y", "FP32", (2,)), Field("n", "INT64"), Field("b", "BOOL", (1, 1)))
-    columns = [[list(y) for y, _, _ in rows], [n for _, n, _ in rows], [[[b]] for _, _, b in rows]]
+    columns: list[list[Any]] = [[list(y) for y, _, _ in rows], [n for _, n, _ in rows], [[[b]] for _, _, b in rows]]
     together = answer(dict(zip(fields, columns, strict=True)))
     ids = [f"id-{place}" for place in range(len(rows))]
     alone = [_alone(fields, columns, place, id, together.version) for place, id in enumerate(ids)]

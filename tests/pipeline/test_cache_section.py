@@ -33,6 +33,7 @@ def refusal(folder: Path, text: str) -> str:
         ("[cache]\n", Cache()),
         ("[cache]\nenabled = false\n", Cache(enabled=False)),
         ("[cache]\nbytes_max = 65536\nttl_s = 0.5\nshared = true\n", Cache(bytes_max=65536, ttl_s=0.5, shared=True)),
+        ("[cache]\napproximate = true\n", Cache(approximate=True)),
     ],
 )
 def test_a_section_is_read_and_written(tmp_path: Path, section: str, cache: Cache | None) -> None:

@@ -454,9 +454,11 @@ def test_drafts_of_a_killed_server_are_swept(version: Path, store: Path, take: T
     digest = take(version).digest
     (store / ".tmp-dead").mkdir()
     (store / ".tmp-dead" / "model.onnx").write_bytes(b"half")
+    (store / ".tmp-file").write_bytes(b"half of what a first load found")
     repository.sweep(store)
-    assert sorted(os.listdir(store)) == [".tmp-dead", digest]  # somebody may be at it
+    assert sorted(os.listdir(store)) == [".tmp-dead", ".tmp-file", digest]  # somebody may be at it
     os.utime(store / ".tmp-dead", (0, 0))
+    os.utime(store / ".tmp-file", (0, 0))
     repository.sweep(store)
     assert os.listdir(store) == [digest]
 

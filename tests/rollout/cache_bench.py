@@ -34,9 +34,10 @@ VERSION = Version("p", 1, "d" * 64, "/", Pipeline(()))
 
 @dataclass(slots=True)
 class Failing(ScriptedExecutor):
-    """``failures``: by input, what its next runs fail with."""
+    """By input, what its next runs fail with: its row, or the item as a ``whole``."""
 
     failures: dict[bytes, list[Failure]] = field(default_factory=dict)
+    whole: dict[bytes, list[Failure]] = field(default_factory=dict)
 
     def _answer(self, items: Sequence[Item], future: "asyncio.Future[Outcome]") -> None:
         future.set_result(Outcome([self._part(item) for item in items], 0.0, 0.001, 0.0))
@@ -45,6 +46,8 @@ class Failing(ScriptedExecutor):
         data = bytearray(item.columns[0])
         if self.failures.get(bytes(data)):
             return Part(0, [Tensor("BYTES", (0,), b"")], {0: self.failures[bytes(data)].pop(0)}, [])
+        if self.whole.get(bytes(data)):
+            return Part(0, [Tensor("BYTES", (0,), b"")], {}, [], self.whole[bytes(data)].pop(0))
         return Part(item.rows, [Tensor("BYTES", (item.rows,), memoryview(data))], {}, [])
 
 
@@ -59,6 +62,11 @@ class Asked:
     @property
     def found(self) -> tuple[int, int, int]:
         return self.use.hit, self.use.joined, self.use.miss
+
+    def left(self) -> Sequence[Item]:
+        """It will have no answer."""
+        assert self.ticket.sharing is not None
+        return self.ticket.sharing.left()
 
     async def answer(self) -> list[bytes] | Code:
         """Its rows' bytes, or the code that it, or its first row that failed, failed with."""
@@ -112,8 +120,7 @@ class CacheBench:
 
     async def leave(self, asked: Asked, failure: Failure | None = None) -> None:
         asked.ticket.finish(failure or Failed(Code.CANCELLED, "the caller went away"))
-        assert asked.ticket.sharing is not None
-        self.queue.discard([*asked.running, *asked.ticket.sharing.left()])
+        self.queue.discard([*asked.running, *asked.left()])
         await turns()
 
     async def release(self) -> None:
@@ -152,8 +159,9 @@ class Together:
 
     async def find(self, pipeline: str, keys: Sequence[bytes], now: float) -> Mapping[bytes, Kept]:
         self.asked += keys
+        found = {key: self.kept[key] for key in keys if key in self.kept}
         await asyncio.sleep(0)
-        return {key: self.kept[key] for key in keys if key in self.kept}
+        return found
 
     def keep(self, pipeline: str, key: bytes, kept: Kept, now: float, ttl_s: float) -> None:
         self.kept[key] = kept

@@ -115,6 +115,68 @@ def test_what_fails_whoever_runs_it_is_not_run_for_each_of_a_thousand() -> None:
     on(run, hold=True)
 
 
+def test_what_fails_as_a_whole_whoever_runs_it_is_not_run_for_each_of_a_thousand() -> None:
+    async def run(made: CacheBench) -> None:
+        made.executor.whole[b"x"] = [Failed(Code.STEP_FAILED, "always")] * 9
+        first, second, *others = [await made.ask(b"x") for _ in range(9)]
+        several = await made.ask(b"x", b"y")
+        await made.release()
+        await made.leave(first)
+        await made.release()
+        await made.leave(second)
+        assert [await each.answer() for each in (first, second, *others)] == [Code.STEP_FAILED] * 9
+        failed, answered = several.ticket.parts()
+        assert (failed.failures[0].code, answered.rows) == (Code.STEP_FAILED, 1)
+        assert made.ran.count(b"x") == 2 and len(made.shelf) == 1
+
+    on(run, hold=True)
+
+
+def test_what_is_refused_as_a_whole_is_refused_to_all_who_follow() -> None:
+    async def run(made: CacheBench) -> None:
+        made.executor.whole[b"x"] = [Refused(Code.RULE_REFUSED, "no")]
+        leader, follower = await made.ask(b"x"), await made.ask(b"x")
+        await made.release()
+        await made.leave(leader)
+        assert await follower.answer() is Code.RULE_REFUSED and len(made.ran) == 1
+
+    on(run, hold=True)
+
+
+def test_leaders_that_a_worker_finds_too_late_are_not_the_failure_of_who_follows() -> None:
+    async def run(made: CacheBench) -> None:
+        made.executor.failures[b"x"] = [Failed(Code.DEADLINE_EXCEEDED, "late")] * 3
+        asked = [await made.ask(b"x") for _ in range(4)]
+        for _ in range(4):
+            await made.release()
+        assert [await each.answer() for each in asked] == [Code.DEADLINE_EXCEEDED] * 3 + [[b"x"]]
+
+    on(run, hold=True)
+
+
+def test_a_leader_that_is_cancelled_is_not_counted_as_one_that_failed() -> None:
+    async def run(made: CacheBench) -> None:
+        await made.ask(b"before")
+        leader, follower, other = [await made.ask(b"x") for _ in range(3)]
+        made.executor.failures[b"x"] = [Failed(Code.STEP_FAILED, "once")]
+        await made.leave(leader)
+        for _ in range(3):
+            await made.release()
+        assert (await follower.answer(), await other.answer()) == (Code.STEP_FAILED, [b"x"])
+
+    on(run, hold=True)
+
+
+def test_one_who_leaves_as_it_is_told_takes_nobody_with_it() -> None:
+    async def run(made: CacheBench) -> None:
+        _, leaving, *others = [await made.ask(b"x") for _ in range(4)]
+        leaving.ticket.then = lambda ticket: leaving.left()
+        await made.release()
+        assert [await each.answer() for each in others] == [[b"x"]] * 2
+
+    on(run, hold=True)
+
+
 def test_a_refusal_is_the_answer_of_all_equal_rows_and_is_not_kept() -> None:
     async def run(made: CacheBench) -> None:
         made.executor.failures[b"x"] = [Refused(Code.RULE_REFUSED, "no")]
@@ -259,9 +321,28 @@ def test_what_another_kind_of_server_wrote_is_not_an_answer() -> None:
             await (await made.ask(b"x")).answer()
             (key,) = tier.kept
             made.cache.purge()
-            tier.kept[key] = Kept(1, [Tensor("FP32", (1, 1), bytes(4))], [], 0, made.clock())
-            asked = await made.ask(b"x")
-            assert (await asked.answer(), asked.found) == ([b"x"], (0, 0, 1))
+            for other in (
+                Kept(1, [Tensor("FP32", (1, 1), bytes(4))], [], 0, made.clock()),
+                Kept(2, [Tensor("BYTES", (2,), bytes(8))], [], 0, made.clock()),
+                Kept(1, [Tensor("BYTES", (1,), bytes(4))], [], 0, made.clock() - 60.0),
+            ):
+                tier.kept[key] = other
+                made.cache.purge()
+                asked = await made.ask(b"x")
+                assert (await asked.answer(), asked.found) == ([b"x"], (0, 0, 1))
+
+    asyncio.run(run())
+
+
+def test_what_was_on_its_way_from_another_server_when_all_was_purged_is_not_kept() -> None:
+    async def run() -> None:
+        tier = Together()
+        async with cache_bench(tier=tier) as one, cache_bench(tier=tier) as two:
+            await (await one.ask(b"x")).answer()
+            asking = asyncio.create_task(two.ask(b"x"))
+            await asyncio.sleep(0)
+            two.cache.purge()
+            assert (await asking).found == (0, 0, 1)
 
     asyncio.run(run())
 

@@ -53,9 +53,13 @@ class Quotas:
         self._rules = rules
         self._known: dict[tuple[str, str, str], _Accounts] = {}
 
-    def admission(self, caller: Caller, body_bytes: int) -> "Admission":
-        """Of a request with a body of that many bytes; it has taken nothing yet, ``enter`` does."""
-        return Admission(self, self.store, caller, body_bytes)
+    def admission(self, caller: Caller, body_bytes: int, requests: int = 1) -> "Admission":
+        """Of a request with a body of that many bytes, or of several at once; it has taken nothing yet, ``enter`` does."""
+        return Admission(self, self.store, caller, body_bytes, requests)
+
+    def by_work(self, caller: Caller, pipeline: str) -> bool:
+        """Whether a limit of this caller depends on what the work of such a request comes to."""
+        return self.charges and bool(self.accounts(caller, "").units or self.accounts(caller, pipeline).units)
 
     def accounts(self, caller: Caller, pipeline: str) -> _Accounts:
         """Without a pipeline those of the caller alone, with one those that are about it."""
@@ -82,18 +86,20 @@ class Admission:
         "_entered",
         "_pipeline",
         "_quotas",
+        "_requests",
         "_reserved",
         "_store",
         "_work",
         "standings",
     )
 
-    def __init__(self, quotas: Quotas, store: Store, caller: Caller, body_bytes: int) -> None:
+    def __init__(self, quotas: Quotas, store: Store, caller: Caller, body_bytes: int, requests: int = 1) -> None:
         self.standings = Standings()
         self._quotas = quotas
         self._store = store
         self._caller = caller
         self._body_bytes = body_bytes
+        self._requests = requests
         self._pipeline: str | None = None  # None: it has not entered
         self._entered: list[Taken] = []
         self._work: Taken | None = None
@@ -113,7 +119,7 @@ class Admission:
             accounts += self._quotas.accounts(self._caller, pipeline).entry
             self._pipeline = pipeline
         wanted = [
-            (account, float(self._body_bytes) if account.limit.name == "bytes_per_minute" else 1.0)
+            (account, float(self._body_bytes if account.limit.name == "bytes_per_minute" else self._requests))
             for account in accounts
         ]
         if wanted:
@@ -175,9 +181,13 @@ class Admission:
             return taken
         finally:
             if not granted:  # a request that is refused, or given up here, costs nothing
-                entered, self._entered = self._entered, []
-                for before in entered:
-                    before.settle([0.0] * len(before.wanted))
+                self.undo()
+
+    def undo(self) -> None:
+        """Give back what entering took."""
+        entered, self._entered = self._entered, []
+        for before in entered:
+            before.settle([0.0] * len(before.wanted))
 
 
 def _never_fits(account: Account, amount: float) -> Refused:

@@ -54,11 +54,13 @@ class Batcher:
         last: Flight | None = None
         async with asyncio.TaskGroup() as behind:
             while True:
-                outcome = None if last is None or last.ahead_at is not None else await self._ended(last)
-                taken = None if last is None or outcome is None else self._at_once(executor, last)
-                if last is not None and outcome is not None and taken is None:
-                    self._scatter(last, outcome)
-                    outcome = None
+                taken = outcome = None
+                if last is not None and last.ahead_at is None:
+                    outcome = await self._ended(last)
+                    taken = None if outcome is None else self._at_once(executor, last)
+                    if outcome is not None and taken is None:
+                        self._scatter(last, outcome)
+                        outcome = None
                 sent = self._send(executor, taken or await self._next(executor, last))
                 if last is not None and outcome is not None:
                     self._scatter(last, outcome)
@@ -76,7 +78,12 @@ class Batcher:
             next(self._ids), now, rows, requests, taken.reason, executor.index, now - queued_s, self._queue.rows,
             limit=taken.limit, why=taken.why,
         )  # fmt: skip
-        return self._learning.sent(items, executor.submit(items), report, together=taken.together)
+        try:
+            future = executor.submit(items)
+        except KeyError as error:  # a defect of ours: they are told as of one that comes later
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+        return self._learning.sent(items, future, report, together=taken.together)
 
     def _at_once(self, executor: Executor, last: Flight) -> Taken | None:
         """What can be sent without any wait."""
@@ -86,7 +93,8 @@ class Batcher:
         return found if isinstance(found, Taken) else None
 
     async def _next(self, executor: Executor, last: Flight | None) -> Taken:
-        await self._vacant(executor, None if last is None else last.ahead_at)
+        if not executor.idle:
+            await self._vacant(executor, None if last is None else last.ahead_at)
         if last is not None and last.ahead_at is None and self._taking.lingers_s(last.report):
             await self._linger(executor, last)
         idle = False
@@ -130,10 +138,7 @@ class Batcher:
                 self.executed.add(report)
             return outcome
         except WorkerLost as lost:
-            report.outcome = lost.code.value
-            if lost.nobodys:
-                learning.lost_for_nobody(flight)
-            await self._losses.settle(items, lost, flight.busy_s)
+            await self._lost(flight, lost)
         except asyncio.CancelledError:
             for item in items:
                 item.ticket.finish(Failed(Code.SHUTTING_DOWN, "the version was unloaded", retry_after_s=1.0))
@@ -143,14 +148,23 @@ class Batcher:
         self.reports.append(report)
         return None
 
+    async def _lost(self, flight: Flight, lost: WorkerLost) -> None:
+        flight.report.outcome = lost.code.value
+        try:
+            if lost.nobodys:
+                self._learning.lost_for_nobody(flight)
+            await self._losses.settle(flight.items, lost, flight.busy_s)
+        except Exception:
+            self._defect(flight, [item for item in flight.items if not item.waiting])
+
     def _scatter(self, flight: Flight, outcome: Outcome) -> None:
-        report = flight.report
+        report, begun = flight.report, outcome.begun
         for item, part in zip(flight.items, outcome.parts, strict=True):
             try:
                 item.result = part
                 if item.suspect and (part.failure is None or part.failure.code is not Code.DEADLINE_EXCEEDED):
                     self._quarantine.clear(item, outcome.execute_s)
-                if part.rows and not item.alone and outcome.begun > min(item.ticket.deadline, item.left_s):
+                if part.rows and not item.alone and (begun > item.ticket.deadline or begun > item.left_s):
                     self.executed.overdue += 1
                 if part.failure is not None:
                     item.ticket.finish(part.failure)

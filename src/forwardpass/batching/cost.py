@@ -43,9 +43,10 @@ class CostModel:
         most = LEVERAGE_MAX / COST_FACTOR_MAX * self._cost_max
         if cost > most:
             cost, seconds = most, seconds * most / cost
-        predicted_s, counted_s = self.predict_s(cost), seconds
-        if predicted_s > 0.0 and self.confident:
-            counted_s = max(predicted_s / STRANGE_FACTOR, min(seconds, STRANGE_FACTOR * predicted_s))
+        predicted_s, counted_s = self._fixed_s + self._per_cost_s * cost, seconds
+        strange = predicted_s > 0.0 and not predicted_s / STRANGE_FACTOR <= seconds <= STRANGE_FACTOR * predicted_s
+        if strange and self.observed >= CONFIDENT_BATCHES:
+            counted_s = predicted_s * STRANGE_FACTOR if seconds > predicted_s else predicted_s / STRANGE_FACTOR
         weight, x, y, xx, xy = self._sums
         self._sums = [
             weight * _DECAY + 1.0,
@@ -56,17 +57,16 @@ class CostModel:
         ]
         self.observed += 1
         self._fit()
-        if predicted_s > 0.0:
+        if strange:
             self._compare(cost, seconds, predicted_s)
+        elif self._strange:
+            self._strange.clear()
 
     def predict_s(self, cost: float) -> float:
         seconds = self._fixed_s + self._per_cost_s * (cost if cost < self._cost_max else self._cost_max)
         return seconds if seconds > 0.0 else 0.0
 
     def _compare(self, cost: float, seconds: float, predicted_s: float) -> None:
-        if predicted_s <= STRANGE_FACTOR * seconds and seconds <= STRANGE_FACTOR * predicted_s:
-            self._strange.clear()
-            return
         slower = seconds > predicted_s
         if self._strange and (self._strange[-1][1] > self.predict_s(self._strange[-1][0])) != slower:
             self._strange.clear()

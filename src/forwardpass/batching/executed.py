@@ -39,12 +39,11 @@ class Executed:
         self.rows += report.rows
         self.elements += report.elements
         self.padding += report.padding
-        runs = self.by_rows.setdefault(_counted_as(report.rows), Runs())
+        size = report.rows if report.rows <= EXACT_ROWS_MAX else 1 << (report.rows - 1).bit_length()
+        runs = self.by_rows.get(size)
+        if runs is None:
+            runs = self.by_rows[size] = Runs()
         runs.count += 1
         runs.preprocess_s += report.preprocess_s
         runs.execute_s += report.execute_s
         runs.postprocess_s += report.postprocess_s
-
-
-def _counted_as(rows: int) -> int:
-    return rows if rows <= EXACT_ROWS_MAX else 1 << (rows - 1).bit_length()

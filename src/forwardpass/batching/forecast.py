@@ -2,8 +2,9 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from forwardpass.batching.cost import CONFIDENT_BATCHES, CostModel
 from forwardpass.batching.limit import Limits
@@ -33,8 +34,7 @@ class Work(NamedTuple):
 NOTHING = Work(0.0, 0.0, 0.0, 0.0)
 
 
-@dataclass(slots=True, eq=False)
-class Underway:
+class Underway(msgspec.Struct, eq=False):
     """A batch in a worker; one that was sent ahead waits there until those before it have ended."""
 
     worker: int
@@ -73,18 +73,24 @@ class Workers:
 
     def begin(self, worker: int, now: float, expected_s: float) -> Underway:
         batch = Underway(worker, now, expected_s)
-        self._underway.setdefault(worker, deque()).append(batch)
+        waiting = self._underway.get(worker)
+        if waiting is None:
+            self._underway[worker] = deque((batch,))
+        else:
+            waiting.append(batch)
         return batch
 
     def end(self, batch: Underway, now: float) -> float:
         """It was answered, or its worker died. Returns for how long the worker was at it and at nothing else."""
-        began_s = max(batch.sent_s, self._ended_s.get(batch.worker, 0.0))
-        waiting = self._underway[batch.worker]
-        waiting.remove(batch)
-        if not waiting:
-            del self._underway[batch.worker]
-        self._ended_s[batch.worker] = now
-        return now - began_s
+        worker, began_s = batch.worker, self._ended_s.get(batch.worker, 0.0)
+        waiting = self._underway[worker]
+        if len(waiting) > 1:
+            waiting.remove(batch)
+        else:
+            assert waiting[0] is batch, "it was begun"
+            del self._underway[worker]
+        self._ended_s[worker] = now
+        return now - (began_s if began_s > batch.sent_s else batch.sent_s)
 
     def left_s(self, worker: int, now: float) -> float:
         """Until this worker is free. One that is overdue by so much is expected to need as much again."""

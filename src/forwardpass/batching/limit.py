@@ -10,7 +10,6 @@ a gap, and after each change of direction it rests four times as long: it follow
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from statistics import median
 
 from forwardpass.core.pipeline import ROWS_AT_FIRST, Batch
 
@@ -28,6 +27,8 @@ FULL_BATCHES = 4
 """In a row that were full and left some behind, before the limit grows."""
 KNOWN_BATCHES = 8
 KEPT_BATCHES = 24
+MEDIANS_EVERY = 4
+"""Of one size, once KNOWN_BATCHES are known: to sort and to decide after each costs more than it tells."""
 RECENT_BATCHES = 64
 """What was seen last so many batches ago is no reason for a change: it is tried again before."""
 ANOTHER_PACE = 1.5
@@ -50,13 +51,21 @@ class _Size:
     pace: float = 0.0  # seconds for each unit of cost
     seconds: float = 0.0
     seen: int = 0  # the number of the last of them
+    _unsorted: int = 0
 
-    def add(self, number: int, cost: float, seconds: float) -> None:
+    def add(self, number: int, cost: float, seconds: float) -> bool:
+        """Whether the medians are new."""
         if number - self.seen > RECENT_BATCHES:
             self.batches.clear()
         self.seen = number
         self.batches.append((cost, seconds / cost, seconds))
-        self.cost, self.pace, self.seconds = map(median, zip(*self.batches, strict=True))
+        self._unsorted += 1
+        if self._unsorted < MEDIANS_EVERY and len(self.batches) > KNOWN_BATCHES:
+            return False
+        self._unsorted, middle = 0, len(self.batches) // 2
+        costs, paces, times = zip(*self.batches, strict=True)
+        self.cost, self.pace, self.seconds = sorted(costs)[middle], sorted(paces)[middle], sorted(times)[middle]
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,8 @@ class Limit:
 
     def __init__(self, rows: int = ROWS_AT_FIRST, most: int = ROWS_MOST) -> None:
         self.why = "what it begins with"
+        self.rows = rows
+        self._settled_why = self.why
         self._size = (rows - 1).bit_length()
         self._size_most = (most - 1).bit_length()
         self._sizes: dict[int, _Size] = {}
@@ -87,15 +98,12 @@ class Limit:
         self._rest = REST_BATCHES
         self._grew: bool | None = None
         self._patience_s = 0.0
+        self._none_smaller_until = 0  # requests have so many rows that a smaller batch does not come about
 
     @property
     def settled(self) -> int:
         """What it is when no other size is tried."""
         return 1 << self._size
-
-    @property
-    def rows(self) -> int:
-        return 1 << (self._size if self._tried is None else self._tried)
 
     def observe(self, rows: int, cost: float, seconds: float, *, left_rows: int, patience_s: float) -> None:
         """A batch ran in so many seconds, and ``left_rows`` waited still; its callers gave it ``patience_s``."""
@@ -103,9 +111,11 @@ class Limit:
             return
         self._batches += 1
         size = (rows - 1).bit_length()
-        seen = self._sizes.setdefault(size, _Size())
+        seen = self._sizes.get(size)
+        if seen is None:
+            seen = self._sizes[size] = _Size()
         before = seen.pace if len(seen.batches) >= KNOWN_BATCHES else 0.0
-        seen.add(self._batches, cost, seconds + HAND_OFF_S)
+        news = seen.add(self._batches, cost, seconds + HAND_OFF_S)
         if before and not before / ANOTHER_PACE < seen.pace < before * ANOTHER_PACE:
             self._begin_anew(size, seen)
         self._patience_s += (patience_s - self._patience_s) * (0.1 if self._patience_s else 1.0)
@@ -113,9 +123,10 @@ class Limit:
             self._judge_trial(self._tried)
             return
         self._lately.append(size)
-        self._full = self._full + 1 if left_rows > 0 and size == self._size else 0
-        if self._batches >= self._rests_until:
-            self._decide(min(self._size, max(self._lately)))
+        self._full = self._full + 1 if left_rows > 0 and size >= self._size else 0
+        if news and self._batches >= self._rests_until:
+            used = max(self._lately)  # one that is larger than the limit is a request that is
+            self._decide(used if used <= self._size else max(self._size, min(self._lately)))
 
     def _begin_anew(self, size: int, seen: _Size) -> None:
         """The model is another one now, or its machine: what was seen of other sizes says nothing any more."""
@@ -126,24 +137,29 @@ class Limit:
         """It ends once enough such batches were seen, or none come about."""
         self._tries += 1
         if self._tries >= KNOWN_BATCHES and self._recent(size):
-            self._tried = None
+            self._end_trial()
         elif self._tries >= 2 * KNOWN_BATCHES:
-            self._tried = None
-            self._rests_until = self._batches + FRESH_BATCHES
+            self._end_trial()
+            if size < self._size:
+                self._none_smaller_until = self._batches + FRESH_BATCHES
+            else:
+                self._rests_until = self._batches + FRESH_BATCHES
 
     def _decide(self, used: int) -> None:
-        """``used`` is the largest size that came about lately, or the limit."""
+        """``used`` is the largest size that came about lately, or the limit; more than that where each request is."""
         if not self._recent(used):
             return
-        if used and self._share_of_time(used) > 1.0:
+        if 0 < used <= self._size and self._share_of_time(used) > 1.0:
             self._enter(
                 used - 1, f"a batch of {1 << used} takes over half of the {self._patience_s:.2g} s that callers give"
             )
             return
-        full = used == self._size < self._size_most and self._full >= FULL_BATCHES
+        full = self._size <= used < self._size_most and self._full >= FULL_BATCHES
         if not used and not full:
             return
-        lever = max(0, used - 2) if used else 1
+        lever = self._lever(used, full=full)
+        if lever is None:
+            return
         if not self._fresh(lever):
             self._try(lever)
             return
@@ -156,6 +172,15 @@ class Limit:
         else:
             self._enter(size, why)
 
+    def _lever(self, used: int, *, full: bool) -> int | None:
+        """The other size, to draw a line through both: about a quarter, or what is next to it where none is so small."""
+        if self._batches >= self._none_smaller_until:
+            return max(0, used - 2) if used else 1
+        seen = [size for size in (used - 1, used + 1) if self._fresh(size)]
+        if seen:
+            return seen[0]
+        return used + 1 if full and 2.0 * self._share_of_time(used) <= 1.0 else None
+
     def _better(self, used: int, line: Line, *, full: bool) -> tuple[int, str] | None:
         """A better size, and why. Where there is none, ``why`` says it of this one."""
         cost = self._sizes[used].cost
@@ -167,7 +192,7 @@ class Limit:
                 return used + 1, f"{_percent(gain)} more done than in batches of {1 << used}"
             self.why = f"a batch of {2 << used} would take over half of the {self._patience_s:.2g} s that callers give"
             return None
-        if used and loss <= LOSS_MAX and not self._contradicted(used, used - 1):
+        if 0 < used <= self._size and loss <= LOSS_MAX and not self._contradicted(used, used - 1):
             return used - 1, f"at most {_percent(2.0 * loss)} more done in larger batches"
         if used < self._size:
             self.why = (
@@ -208,13 +233,17 @@ class Limit:
             self._rest = REST_BATCHES
         elif self._grew is not None and grows != self._grew:
             self._rest = min(4 * self._rest, REST_BATCHES_MAX)
-        self._grew, self._size, self.why = grows, size, why
+        self._grew, self._size, self.why, self.rows = grows, size, why, 1 << size
         self._rests_until = self._batches + self._rest
         self._full = 0
         self._lately.clear()
 
     def _try(self, size: int) -> None:
-        self._tried, self._tries, self._full = size, 0, 0
+        self._tried, self._tries, self._full, self.rows = size, 0, 0, 1 << size
+        self._settled_why, self.why = self.why, f"tried, to compare it with {self.settled}"
+
+    def _end_trial(self) -> None:
+        self._tried, self.rows, self.why = None, self.settled, self._settled_why
 
     def _fresh(self, size: int, batches: int = FRESH_BATCHES) -> bool:
         found = self._sizes.get(size)
@@ -231,9 +260,6 @@ class Written:
     rows: int
     why: str = "as written"
 
-    def observe(self, rows: int, cost: float, seconds: float, *, left_rows: int, patience_s: float) -> None:
-        """It is what it is."""
-
 
 class Limits:
     """By batch key, the last KEYS_MAX that were seen; ``rows`` is the last one that somebody asked for."""
@@ -243,9 +269,20 @@ class Limits:
         self._written = None if batch.rows_max == "auto" else Written(batch.rows_max)
         self._learnt: dict[Hashable, Limit] = {}
 
+    def observe(
+        self, key: Hashable, rows: int, cost: float, seconds: float, *, left_rows: int, patience_s: float
+    ) -> None:
+        """See ``Limit.observe``."""
+        if self._written is None:
+            limit = self._learnt.get(key) or self._learn(key)
+            limit.observe(rows, cost, seconds, left_rows=left_rows, patience_s=patience_s)
+
     def of(self, key: Hashable) -> Limit | Written:
         if self._written is not None:
             return self._written
+        return self._learn(key)
+
+    def _learn(self, key: Hashable) -> Limit:
         limit = self._learnt.pop(key, None) or Limit()
         self._learnt[key] = limit
         if len(self._learnt) > KEYS_MAX:

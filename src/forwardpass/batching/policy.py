@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from forwardpass.core.pipeline import Batch
 
@@ -16,8 +17,7 @@ PREFETCH_LEAD_MARGIN = 1.3
 SHARED_GAIN_MIN = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """The most urgent group as the queue sees it."""
 
     key: Hashable
@@ -26,17 +26,16 @@ class Waiting:
     oldest_age_s: float
     alone: bool
     spare_s: float = math.inf  # so long it may wait for company without missing a deadline
+    pinned: bool = False  # only the worker that asks may run it
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Send now; ``reason`` is what the batch report says."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Look again after ``seconds`` or when something arrives."""
 
     seconds: float

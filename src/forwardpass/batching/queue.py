@@ -62,11 +62,16 @@ class Queue:
         contents.push_whole(items)
         self._arrivals.came()
 
-    def calm(self, rows: int) -> bool:
-        """Whether so many more rows leave it half empty, and would run in TOGETHER_S."""
-        model = self._forecast.model
-        room = self._contents.rows + rows <= self._limits.rows_max // 2
-        return room and model.confident and model.predict_s(float(rows)) <= TOGETHER_S
+    def together(self, rows: int) -> int:
+        """How many of these rows may come in as one: as many as a batch has, and none where the queue fills.
+
+        Of several workers each had better take a part of work that is longer than TOGETHER_S.
+        """
+        forecast, most = self._forecast, min(rows, self._forecast.limits.rows)
+        if self._contents.rows + rows > self._limits.rows_max // 2 or not forecast.model.confident:
+            return 0
+        alone = forecast.workers.count == 1
+        return most if alone or forecast.model.predict_s(float(most)) <= TOGETHER_S else 0
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Return items whose batch was lost; they were admitted before, so no bound applies."""
@@ -87,12 +92,12 @@ class Queue:
         if item is None:
             return None
         group = self._contents.groups[item.key]
-        alone = item.alone or item.suspect
+        alone, pinned = item.alone or item.suspect, group.worker is not None
         if not self._forecast.batch.wait_ms:
-            return Waiting(item.key, group.rows, group.cost, 0.0, alone)
+            return Waiting(item.key, group.rows, group.cost, 0.0, alone, pinned=pinned)
         oldest_s, deadline = group.oldest_s(), group.deadline()
         run_s = HEADROOM * self._forecast.full_batch_s(group.cost) or (deadline - oldest_s) / 2  # nobody knows yet
-        return Waiting(item.key, group.rows, group.cost, now - oldest_s, alone, deadline - run_s - now)
+        return Waiting(item.key, group.rows, group.cost, now - oldest_s, alone, deadline - run_s - now, pinned)
 
     def take(
         self, key: Hashable, rows_max: int, cost_max: float | None, *, together: bool, starts_in_s: float = 0.0

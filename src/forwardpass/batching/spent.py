@@ -15,15 +15,17 @@ class Spent:
         """By its own word; 0 where there is none that can be. ``before_s`` went by before the model was given the batch."""
         if not sent_s <= begun_s <= ended_s <= now:
             return 0.0
-        own_s = ended_s - max(begun_s - before_s, self._ended_s.get(worker, 0.0))
+        from_s, before_it_s = begun_s - before_s, self._ended_s.get(worker, 0.0)
         self._ended_s[worker] = ended_s
-        return max(own_s, 0.0)
+        own_s = ended_s - (from_s if from_s > before_it_s else before_it_s)
+        return own_s if own_s > 0.0 else 0.0
 
 
 def with_way_s(own_s: float, seen_s: float) -> float:
-    """With the way there and back: what the event loop saw beyond that, up to as much again.
+    """What it says, which is more than nothing, with the way there and back: what the loop saw beyond, up to as much again.
 
     Its own delays must not become the prediction, or a front that is short of time would refuse what an idle worker
     could do.
     """
-    return max(own_s, min(seen_s, own_s + max(own_s, WAY_S))) if own_s > 0.0 else seen_s
+    most_s = own_s + (own_s if own_s > WAY_S else WAY_S)
+    return own_s if seen_s < own_s else seen_s if seen_s < most_s else most_s

@@ -1,7 +1,8 @@
 """What a free worker is to do now: send these items, wait, or first end all that it has."""
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.policy import Wait, linger_s, release
@@ -10,9 +11,10 @@ from forwardpass.batching.ticket import Item
 from forwardpass.core.clock import Clock
 from forwardpass.core.timeline import BatchReport
 
+_NOTHING = Wait(math.inf)
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+
+class Taken(msgspec.Struct, frozen=True, eq=False):
     """Out of the queue, to be sent now; ``limit`` rows was the most it could have, and ``why``."""
 
     items: list[Item]
@@ -37,11 +39,11 @@ class Taking:
     def look(self, worker: int, *, idle: bool) -> Taken | Wait | MustBeIdle:
         """``idle``: it has nothing, whatever the books say. Waits for ever where nothing waits that it may take."""
         forecast, queue, batch = self._forecast, self._queue, self._forecast.batch
-        while True:
+        while queue.items:
             now = self._clock()
             waiting = queue.view(now, worker)
             if waiting is None:
-                return Wait(math.inf)
+                break
             if waiting.alone and not idle:  # whoever shares its process would share the blame for its death
                 return MustBeIdle()
             limit = forecast.limits.of(waiting.key)
@@ -51,7 +53,7 @@ class Taking:
                 return decision
             together, most, reason = batch.enabled and not waiting.alone, rows, decision.reason
             starts_in_s = 0.0 if idle else forecast.workers.left_s(worker, now)
-            if together and forecast.workers.count > 1 and waiting.rows == queue.rows:
+            if together and forecast.workers.count > 1 and waiting.rows == queue.rows and not waiting.pinned:
                 share = forecast.share_rows(now, worker, waiting.rows, waiting.cost, starts_in_s)
                 if share < min(rows, waiting.rows):
                     most, reason = share, "shared"
@@ -60,6 +62,7 @@ class Taking:
                 return Taken(items, reason, together, rows, why)
             if starts_in_s > 0.0:  # all would be over before this worker has ended what it is at
                 return MustBeIdle()
+        return _NOTHING
 
     def lingers_s(self, last: BatchReport) -> float:
         """How long it waits for the clients of the batch that it has just answered; see ``policy.linger_s``."""

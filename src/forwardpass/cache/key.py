@@ -12,17 +12,12 @@ from forwardpass.core.tensor import Buffer
 
 FORMAT = "1"
 """Of keys and of what is kept under them: servers of another format have answers of their own."""
-LIBRARIES = ("forwardpass", "onnxruntime", "numpy", "tokenizers", "pillow")
-"""Whose versions may change the last bits of an answer."""
 TENANTS_MAX = 1024
+JOINED_BYTES_MAX = 4096
+"""A column of so few bytes is hashed with what stands before it: another call takes longer than to copy it."""
 _LENGTH = Struct("<Q")
 
 Shape = tuple[int, ...]
-
-
-def libraries() -> tuple[str, ...]:
-    """The versions that are installed here."""
-    return tuple(f"{name} {_installed(name)}" for name in LIBRARIES)
 
 
 def framed(pieces: Iterable[bytes]) -> bytes:
@@ -32,6 +27,7 @@ def framed(pieces: Iterable[bytes]) -> bytes:
 
 class Keys:
     """Of one loaded version; ``settings`` are those that its engines run with. With ``together`` tenants share answers.
+    ``machine`` is what its answers depend on besides, where servers share them.
 
     Equal keys mean an equal answer: of the same version by the same engines, to the same tenant, to the same bytes.
     """
@@ -43,14 +39,14 @@ class Keys:
         settings: Sequence[object],
         *,
         together: bool,
-        installed: Sequence[str] = (),
+        machine: Sequence[str] = (),
     ) -> None:
         columns = signature.columns
         self._together = together
         self._shaped = any(-1 in column.shape for column in columns)
         self._sizes = Struct(f"<{1 + len(columns)}Q")
         fields = [repr((each.name, each.datatype, each.shape, each.kind)) for each in (*columns, *signature.outputs)]
-        texts = (FORMAT, *installed, of.pipeline, of.digest, of.policy, str(len(columns)), *fields)
+        texts = (FORMAT, str(len(machine)), *machine, of.pipeline, of.digest, of.policy, str(len(columns)), *fields)
         self._version = framed([*map(str.encode, texts), msgspec.json.encode(settings, order="deterministic")])
         self._by_tenant: OrderedDict[str, hashlib._Hash] = OrderedDict()
 
@@ -58,11 +54,17 @@ class Keys:
         """Of an item: the bytes of each column, their row shapes and how many rows they are."""
         begun = self._by_tenant.get(tenant) or self._begin(tenant)
         hashed = begun.copy()
-        hashed.update(self._sizes.pack(rows, *map(len, columns)))
+        ahead = self._sizes.pack(rows, *map(len, columns))
         if self._shaped:
-            hashed.update(framed([repr(tuple(shapes)).encode()]))
+            ahead += framed([repr(tuple(shapes)).encode()])
         for column in columns:
-            hashed.update(column)
+            if len(column) <= JOINED_BYTES_MAX:
+                ahead += column
+            else:
+                hashed.update(ahead)
+                hashed.update(column)
+                ahead = b""
+        hashed.update(ahead)
         return hashed.digest()
 
     def _begin(self, tenant: str) -> "hashlib._Hash":
@@ -72,12 +74,3 @@ class Keys:
         if len(self._by_tenant) > TENANTS_MAX:
             self._by_tenant.popitem(last=False)
         return begun
-
-
-def _installed(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""

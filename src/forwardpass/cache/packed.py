@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from math import prod
+from typing import Any
 
 import msgspec
 
@@ -20,14 +21,16 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
 
 
 SUM_BYTES = 16
+NESTED_MAX = 16
+"""Of lists and objects in the value of a note."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Packed)
 
 
-def packed(key: bytes, kept: Kept, now: float) -> bytes:
-    """``now`` on the clock of its ``made_s``. The answer cannot be damaged, nor stand under another key, unseen."""
+def packed(key: bytes, kept: Kept, made_at_s: float) -> bytes:
+    """``made_at_s`` since 1970. The answer cannot be damaged, nor stand under another key, unseen."""
     outputs = [(each.datatype, each.shape, bytes(each.data), list(each.shapes)) for each in kept.outputs]
-    value = _encoder.encode(_Packed(wall_s() - (now - kept.made_s), kept.rows, outputs, list(kept.notes), kept.tokens))
+    value = _encoder.encode(_Packed(made_at_s, kept.rows, outputs, list(kept.notes), kept.tokens))
     return _sum(key, value) + value
 
 
@@ -38,12 +41,12 @@ def unpacked(key: bytes, data: bytes, now: float) -> Kept | None:
         return None
     try:
         found = _decoder.decode(value)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     outputs = [Tensor(kind, shape, data, shapes or ()) for kind, shape, data, shapes in found.outputs]
     if found.rows < 1 or found.tokens < 0 or not all(_whole(each, found.rows) for each in outputs):
         return None
-    if any(not 0 <= note.row < found.rows for note in found.notes):
+    if any(not 0 <= note.row < found.rows or not _plain(note.value, NESTED_MAX) for note in found.notes):
         return None
     return Kept(found.rows, outputs, found.notes, found.tokens, now - max(0.0, wall_s() - found.made_at_s))
 
@@ -53,7 +56,9 @@ def _whole(tensor: Tensor, rows: int) -> bool:
     shapes = [(1, *each) for each in tensor.shapes] or [tensor.shape]
     if tensor.shape[:1] != (rows,) or any(min(each, default=0) < 0 for each in shapes):
         return False
-    if tensor.shapes and len(tensor.shapes) != rows:
+    if tensor.shapes and (
+        len(tensor.shapes) != rows or {len(each) + 1 for each in tensor.shapes} != {len(tensor.shape)}
+    ):
         return False
     elements = sum(map(prod, shapes))
     if tensor.datatype in ITEM_BYTES:
@@ -62,6 +67,15 @@ def _whole(tensor: Tensor, rows: int) -> bool:
         return tensor.datatype == "BYTES" and len(byte_offsets(tensor.data, elements)) > 0
     except ValueError:
         return False
+
+
+def _plain(value: Any, nested_max: int) -> bool:
+    """Whether it can be said as JSON."""
+    if isinstance(value, dict):
+        return nested_max > 0 and all(type(name) is str and _plain(value[name], nested_max - 1) for name in value)
+    if isinstance(value, list):
+        return nested_max > 0 and all(_plain(each, nested_max - 1) for each in value)
+    return value is None or isinstance(value, str | int | float)
 
 
 def _sum(key: bytes, value: bytes) -> bytes:

@@ -7,13 +7,16 @@ waits for it: it is asked once in AWAY_S whether it is back.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from forwardpass.cache.kept import Kept
 from forwardpass.cache.packed import packed, unpacked
+from forwardpass.core.clock import wall_s
 from forwardpass.core.errors import Code, Misconfigured, Problem
+from forwardpass.core.off_loop import off_loop
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -23,18 +26,23 @@ ANSWER_S = 0.05
 GIVEN_UP_S = 2.0
 AWAY_S = 1.0
 PURGE_S = 60.0
-ASKED_AT_ONCE_MAX = 512
+ASKED_AT_ONCE_MAX = 128
+READ_BYTES_MAX = 64 * 1024 * 1024
+"""Of all that is asked at the same time; the rest is as if it were not known."""
 WAITING_BYTES_MAX = 16 * 1024 * 1024
 """That are still to be written; what comes then is not shared."""
-VALUE_BYTES_MAX = 4 * 1024 * 1024
+VALUE_BYTES_MAX = 512 * 1024
 """Of one answer; a larger one is kept here only."""
 PREFIX = "forwardpass:cache:"
+Said = TypeVar("Said")
 _log = logging.getLogger("forwardpass.cache")
 
 
 class _Write(NamedTuple):
     name: str
-    value: bytes
+    key: bytes
+    kept: Kept
+    made_at_s: float
     ttl_ms: int
 
 
@@ -47,11 +55,12 @@ class RedisTier:
         self._client = client
         self._answer_s = answer_s
         self._here = False
-        self._asked: dict[str, asyncio.Future[bytes | None]] = {}
+        self._asked: dict[str, asyncio.Future[Any]] = {}
         self._writes: deque[_Write] = deque()
-        self._writing_bytes = 0
+        self._waiting_bytes = 0
         self._ask = asyncio.Event()
         self._write = asyncio.Event()
+        self._writing = asyncio.Lock()
 
     @property
     def away(self) -> bool:
@@ -77,7 +86,7 @@ class RedisTier:
         if self.away:
             return {}
         loop = asyncio.get_running_loop()
-        asked: dict[bytes, asyncio.Future[bytes | None]] = {}
+        asked: dict[bytes, asyncio.Future[Any]] = {}
         for key in keys:
             name = _name(pipeline, key)
             asked[key] = self._asked.get(name) or self._asked.setdefault(name, loop.create_future())
@@ -85,100 +94,112 @@ class RedisTier:
         _, late = await asyncio.wait(set(asked.values()), timeout=self._answer_s)
         if late:
             self._missed("no answer in time")
-        found = {key: value for key, future in asked.items() if future.done() and (value := future.result())}
-        kept = {key: unpacked(key, value, now) for key, value in found.items()}
-        return {key: each for key, each in kept.items() if each is not None}
+        found = {key: value for key, each in asked.items() if each.done() and isinstance(value := each.result(), bytes)}
+        return await off_loop(sum(map(len, found.values())), _unpacked, found, now)
 
     def keep(self, pipeline: str, key: bytes, kept: Kept, now: float, ttl_s: float) -> None:
-        size = kept.bytes_total
-        if self.away or size > VALUE_BYTES_MAX or self._writing_bytes + size > WAITING_BYTES_MAX:
+        size, age_s = kept.bytes_total, now - kept.made_s
+        if self.away or size > VALUE_BYTES_MAX or self._waiting_bytes + size > WAITING_BYTES_MAX:
             self.dropped += 1
             return
-        value = packed(key, kept, now)
-        self._writing_bytes += len(value)
-        self._writes.append(_Write(_name(pipeline, key), value, max(1, int(1000 * (ttl_s - (now - kept.made_s))))))
+        self._waiting_bytes += size
+        ttl_ms = max(1, int(1000 * (ttl_s - age_s)))
+        self._writes.append(_Write(_name(pipeline, key), key, kept, wall_s() - age_s, ttl_ms))
         self._write.set()
 
     async def purge(self, pipeline: str) -> int | None:
-        from redis.exceptions import RedisError
+        ahead = f"{PREFIX}{pipeline}:" if pipeline else PREFIX
+        waiting, self._writes = self._writes, deque()
+        for each in waiting:
+            if each.name.startswith(ahead):
+                self._waiting_bytes -= each.kept.bytes_total
+            else:
+                self._writes.append(each)
+        async with self._writing:  # what is being written is there before it is looked for
+            pass
+        return await self._said(self._unlinked(ahead), PURGE_S)
 
-        pattern = f"{PREFIX}{pipeline}:*" if pipeline else f"{PREFIX}*"
-        self._writes = deque(each for each in self._writes if pipeline and not each.name.startswith(pattern[:-1]))
-        self._writing_bytes = sum([len(each.value) for each in self._writes])
+    async def _unlinked(self, ahead: str) -> int:
+        pattern = "".join([f"\\{each}" if each in "*?[]\\^" else each for each in ahead]) + "*"
         gone = cursor = 0
-        try:
-            async with asyncio.timeout(PURGE_S):
-                while True:
-                    cursor, names = await self._client.scan(cursor, match=pattern, count=1000)
-                    if names:
-                        gone += await self._client.unlink(*names)
-                    if not cursor:
-                        return gone
-        except (RedisError, OSError, TimeoutError) as error:
-            self._missed(type(error).__name__)
-            return None
+        while True:
+            cursor, names = await self._client.scan(cursor, match=pattern, count=1000)
+            if names:
+                gone += await self._client.unlink(*names)
+            if not cursor:
+                return gone
 
     async def _look(self) -> None:
         """Whether it is there."""
-        from redis.exceptions import RedisError
-
         while True:
-            try:
-                async with asyncio.timeout(GIVEN_UP_S):
-                    await self._client.ping()
+            if await self._said(self._client.ping()) is not None:
                 if self.away:
                     _log.info("Redis answers; kept answers are shared")
                 self._here = True
-            except (RedisError, OSError, TimeoutError) as error:
-                self._missed(type(error).__name__)
             await asyncio.sleep(AWAY_S)
 
     async def _read(self) -> None:
         """All that is asked at the same time in one question."""
-        from redis.exceptions import RedisError
-
         while True:
             await self._ask.wait()
             self._ask.clear()
             asked, self._asked = self._asked, {}
-            names = list(asked)
+            names, left = list(asked), READ_BYTES_MAX
             for start in range(0, len(names), ASKED_AT_ONCE_MAX):
                 some = names[start : start + ASKED_AT_ONCE_MAX]
-                values: Sequence[Any] = [None] * len(some)
-                try:
-                    if not self.away:
-                        async with asyncio.timeout(GIVEN_UP_S):
-                            values = await self._client.mget(some)
-                except (RedisError, OSError, TimeoutError) as error:
-                    self._missed(type(error).__name__)
-                finally:
-                    for name, value in zip(some, values, strict=True):
-                        if not asked[name].done():
-                            asked[name].set_result(value)
+                values = None if self.away or left <= 0 else await self._said(self._client.mget(some))
+                if values is not None and not (isinstance(values, list) and len(values) == len(some)):
+                    self._missed("another number of values than was asked for")
+                    values = None
+                for name, value in zip(some, values or repeat(None), strict=False):
+                    left -= len(value) if isinstance(value, bytes) else 0
+                    future = asked.pop(name)
+                    if not future.done():
+                        future.set_result(value)
 
     async def _put(self) -> None:
-        from redis.exceptions import RedisError
-
         while True:
             await self._write.wait()
             self._write.clear()
             while self._writes:
                 some = [self._writes.popleft() for _ in range(min(len(self._writes), ASKED_AT_ONCE_MAX))]
-                self._writing_bytes -= sum([len(each.value) for each in some])
-                try:
-                    async with asyncio.timeout(GIVEN_UP_S), self._client.pipeline(transaction=False) as line:
-                        for each in some:
-                            line.set(each.name, each.value, px=each.ttl_ms)
-                        await line.execute()
-                except (RedisError, OSError, TimeoutError) as error:
-                    self.dropped += len(some)
-                    self._missed(type(error).__name__)
+                size = sum([each.kept.bytes_total for each in some])
+                async with self._writing:
+                    said = None if self.away else await self._said(self._written(some, size))
+                self._waiting_bytes -= size
+                # One that is full says so of each, and still answers what it is asked.
+                self.dropped += len(some) if said is None else sum([isinstance(each, Exception) for each in said])
+
+    async def _written(self, some: Sequence[_Write], size: int) -> list[Any]:
+        values = await off_loop(size, _packed, some)
+        async with self._client.pipeline(transaction=False) as line:
+            for each, value in zip(some, values, strict=True):
+                line.set(each.name, value, px=each.ttl_ms)
+            return await line.execute(raise_on_error=False)
+
+    async def _said(self, asked: Awaitable[Said], limit_s: float = GIVEN_UP_S) -> Said | None:
+        """What it answers, or None: too late, not at all, or nothing that Redis says."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await asked
+        except Exception as error:  # a border: whatever is at the other end makes its library raise
+            self._missed(type(error).__name__)
+            return None
 
     def _missed(self, reason: str) -> None:
         if self._here:
             _log.warning("Redis does not answer; kept answers are not shared", extra={"event": {"reason": reason}})
         self.failures += 1
         self._here = False
+
+
+def _unpacked(found: Mapping[bytes, bytes], now: float) -> dict[bytes, Kept]:
+    answers = {key: unpacked(key, value, now) for key, value in found.items() if len(value) <= 2 * VALUE_BYTES_MAX}
+    return {key: each for key, each in answers.items() if each is not None}
+
+
+def _packed(some: Sequence[_Write]) -> list[bytes]:
+    return [packed(each.key, each.kept, each.made_at_s) for each in some]
 
 
 def _name(pipeline: str, key: bytes) -> str:

@@ -137,6 +137,7 @@ class Cache:
     bytes_max: int = 64 * 1024 * 1024  # of this version's kept answers, their bookkeeping included
     ttl_s: float = 3600.0  # an answer that is so old is computed again
     shared: bool = False  # true: tenants are given each other's answers; false: each only what it asked itself
+    approximate: bool = False  # true: answers are kept, too, where batching changes their last bits
 
 
 @dataclass(frozen=True, slots=True)

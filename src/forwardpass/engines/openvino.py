@@ -32,20 +32,20 @@ class OpenVino:
     def load(self, file: ModelFile) -> None:
         openvino = _runtime()
         self._name = PurePath(file.path).name
-        core = openvino.Core()
         precision = PRECISIONS[file.options.get("precision", "fp32")]
-        if (
-            precision.upper() not in (able := core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-            and precision != "f32"
-        ):
-            raise _cannot(precision, ", ".join(able))
         try:
+            core = openvino.Core()
+            able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+            if precision != "f32" and precision.upper() not in able:
+                raise _cannot(precision, ", ".join(able))
             # Core.read_model tries the parsers of every format, and some print what they find.
             onnx = openvino.frontend.FrontEndManager().load_by_framework("onnx")
             model = onnx.convert(onnx.load(file.path))
             if not model.inputs or not model.outputs:  # so it reads an empty file
                 raise ValueError("a graph without inputs or outputs")
             compiled = core.compile_model(model, "CPU", _settings(precision, file.threads))
+        except Misconfigured:
+            raise
         except Exception as error:  # RuntimeError for what it does not know, but its frontends raise others
             text = f"{self._name}: openvino cannot load this model"
             raise Misconfigured(Code.MODEL_INVALID, text, detail=str(error)) from error
@@ -56,7 +56,8 @@ class OpenVino:
             file, [self._field(node) for node in model.inputs], [self._field(node) for node in model.outputs]
         )
         self._outputs = [field.name for field in map(self._field, model.outputs)]
-        self._wide = [field.name for field in self._signature.inputs if field.datatype == "INT64"]
+        given = (*self._signature.inputs, *self._signature.whole_inputs)
+        self._wide = [field.name for field in given if field.datatype == "INT64"]
         self._request: Any = compiled.create_infer_request()
 
     def signature(self) -> ModelSignature:

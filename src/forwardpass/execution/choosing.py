@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any
 
 from forwardpass.core.clock import Clock, monotonic_s
-from forwardpass.core.errors import Failure
+from forwardpass.core.errors import Code, Failed, Failure
 from forwardpass.engines.discover import engine_kind
 from forwardpass.engines.protocol import Arrays, Engine
 from forwardpass.execution.closeness import Closeness, closeness
@@ -28,6 +28,8 @@ LOAD_SHARE_MAX = 0.25  # nor after so much of workers.load_limit_s
 DUEL_S = 0.5
 ROWS_ALONE = 3
 ROWS_TOGETHER = 16
+SLOW_ROWS_TOGETHER = 4  # where a row alone takes a quarter of a second
+RUNS_AT_LEAST = 9  # of what is asked, when a candidate is tried: its answers, and the fewest turns by turns
 GAIN_MIN = 1.05  # what is not clearly quicker changes nothing
 FEWER_THREADS_MIN = 0.97  # as quick but for noise: then the core is better left to others
 ALONE_MIN = 0.9  # so much slower a lone row may be at most
@@ -83,17 +85,21 @@ class Choice:
             )
 
 
-def tried(plan: Plan, rows_max: int, *, clock: Clock = monotonic_s) -> tuple[Alone, SelfTest]:
+def tried(plan: Plan, rows_max: int, *, careful: bool = False, clock: Clock = monotonic_s) -> tuple[Alone, SelfTest]:
     """Choose the engines that are open; the rows that were tried, and whether rows are independent, with those.
 
-    Rows that are independent with the reference are so with what is chosen, or the reference stays.
+    Rows that are independent with the reference are so with what is chosen, or the reference stays. ``careful``: it
+    stays at any rate, as a worker has ended when others were tried.
     """
     alone = rows_alone(plan)
     tested = self_test(plan, alone, rows_max)
-    choices = [_choice(plan, steps, [item for item, _ in alone.rows], rows_max) for steps in _open(plan)]
+    choices = [_choice(plan, steps, alone, rows_max) for steps in _open(plan)]
     limit_s = min(TRIED_MAX_S, LOAD_SHARE_MAX * plan.definition.workers.load_limit_s)
     for choice in choices:
-        _try_all(choice, clock, limit_s / len(choices))
+        if careful:
+            choice.lines.append("others are not tried: a worker ended when they were")
+        else:
+            _try_all(choice, clock, limit_s / len(choices))
     changed = [choice for choice in choices if choice.chosen is not choice.reference]
     if changed:
         again = rows_alone(plan)
@@ -116,18 +122,20 @@ def _open(plan: Plan) -> Iterator[list[ModelStep]]:
         yield [step for step in steps if id(step.loaded) == model]
 
 
-def _choice(plan: Plan, steps: list[ModelStep], rows: Sequence[Item], rows_max: int) -> Choice:
+def _choice(plan: Plan, steps: list[ModelStep], of: Alone, rows_max: int) -> Choice:
     """The reference and what it is asked, heard while the rows go through the pipeline."""
     model, settings = steps[0].loaded, steps[0].settings
+    rows: Sequence[Item] = [item for item, _ in of.rows]
+    together = min(rows_max, SLOW_ROWS_TOGETHER if of.slow else ROWS_TOGETHER)
     listening = Listening()
     listening.engine = engine = model.exchange(listening)
     alone: Sequence[Arrays] = ()
     try:
-        for row in rows[:ROWS_ALONE]:
+        for row in rows[: 1 if of.slow else ROWS_ALONE]:
             run_rows(plan, [row])
         alone = listening.taken()
         if rows and plan.batched and plan.definition.batch.enabled and rows_max > 1:
-            run_rows(plan, [rows[place % len(rows)] for place in range(min(rows_max, ROWS_TOGETHER))])
+            run_rows(plan, [rows[place % len(rows)] for place in range(together)])
     except Failure:  # rows that cannot be together, which the self-test says
         listening.taken()
     finally:
@@ -142,12 +150,20 @@ def _try_all(choice: Choice, clock: Clock, limit_s: float) -> None:
     if not choice.asked.alone:
         choice.lines.append("no row to try others with: give golden examples")
         return
+    try:
+        expected = answers_of(choice.reference.engine, [*choice.asked.alone, *choice.asked.together])
+    except (Failure, MemoryError):  # it has answered them before
+        choice.lines.append("others were not tried: the reference does not always answer")
+        return
+    least_s = RUNS_AT_LEAST * (clock() - begun)
     unfit: list[Mapping[str, Any]] = []  # whose answers, or whose load, more or fewer threads do not mend
     for name, options, threads in _candidates(choice.reference):
-        if clock() - begun > limit_s:
-            choice.lines.append(f"others were not tried: {limit_s:g} s were over")
+        if clock() - begun + least_s > limit_s:
+            choice.lines.append(f"others were not tried: that would have taken more than {limit_s:g} s")
             return
-        if options not in unfit and not _try(choice, name, options, threads, clock):
+        if options not in unfit and not _try(
+            choice, Candidate(name, options, threads, engine_kind(name).make()), expected, clock
+        ):
             unfit.append(options)
 
 
@@ -161,36 +177,35 @@ def _candidates(reference: Candidate) -> Iterator[tuple[str, Mapping[str, Any], 
                 yield name, reference.options, threads
 
 
-def _try(choice: Choice, name: str, options: Mapping[str, Any], threads: int, clock: Clock) -> bool:
+def _try(choice: Choice, candidate: Candidate, expected: Sequence[Arrays], clock: Clock) -> bool:
     """Load it, compare its answers, let it run against the quickest so far, and take it or leave it.
 
     Returns whether it is fit to run the model.
     """
-    fit = False
-    engine = engine_kind(name).make()
-    candidate = Candidate(name, options, threads, engine)
+    engine = candidate.engine
     try:
-        engine.load(replace(choice.model.file, options=options, threads=threads))
-        works = [*choice.asked.alone, *choice.asked.together]
-        expected, found = answers_of(choice.reference.engine, works), answers_of(engine, works)
+        engine.load(replace(choice.model.file, options=candidate.options, threads=candidate.threads))
+        if engine.signature() != choice.reference.engine.signature():  # other workers would load another pipeline by it
+            raise Failed(Code.BAD_OUTPUT_SHAPE, "reads other inputs or outputs from the model file")
+        found = answers_of(engine, [*choice.asked.alone, *choice.asked.together])
         close = reduce(Closeness.farther, map(closeness, expected, found))
-        fit = close.within(choice.tolerance)
-        if fit:
-            gain = duel(choice.chosen.engine, engine, choice.asked, clock, DUEL_S)
-            taken = _is_better(gain, fewer_threads=threads < choice.chosen.threads)
-            choice.lines.append(
-                f"{candidate}: {gain.together:.2f} times as quick as {choice.chosen} together,"
-                f" {gain.alone:.2f} times alone; {close}"
-            )
-            if taken:
-                choice.take(candidate)
-                return True
-        else:
-            choice.lines.append(f"{candidate}: {close}, which the tolerance does not allow")
-    except Failure as failure:  # it cannot load this model, or not answer what the reference answers
-        choice.lines.append(f"{candidate}: {failure.text}")
-    engine.close()
-    return fit
+        if not close.within(choice.tolerance):
+            raise Failed(Code.BAD_OUTPUT_SHAPE, f"{close}, which the tolerance does not allow")
+        gain = duel(choice.chosen.engine, engine, choice.asked, clock, DUEL_S)
+    except (Failure, MemoryError) as error:  # it cannot load this model, or not answer what the reference answers
+        choice.lines.append(f"{candidate}: {error.text if isinstance(error, Failure) else 'no memory for it'}")
+        engine.close()
+        return False
+    taken = _is_better(gain, fewer_threads=candidate.threads < choice.chosen.threads)
+    choice.lines.append(
+        f"{candidate}: {gain.together:.2f} times as quick as {choice.chosen} together,"
+        f" {gain.alone:.2f} times alone; {close}"
+    )
+    if taken:
+        choice.take(candidate)
+    else:
+        engine.close()
+    return True
 
 
 def _is_better(gain: Gain, *, fewer_threads: bool) -> bool:

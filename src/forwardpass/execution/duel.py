@@ -82,7 +82,8 @@ def duel(first: Engine, second: Engine, asked: Asked, clock: Clock, limit_s: flo
 
 
 def _repeats(engine: Engine, works: Sequence[Arrays], clock: Clock) -> int:
-    _turn_s(engine, works, 1, clock)
+    if _turn_s(engine, works, 1, clock) > TURN_MIN_S * ROUNDS_MAX:  # the first is often the slowest
+        return 1
     return max(1, int(TURN_MIN_S / max(_turn_s(engine, works, 1, clock), 1e-6)))
 
 

@@ -8,6 +8,7 @@ as the machine, the libraries and this package are the same.
 import asyncio
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ import msgspec
 
 from forwardpass.core.clock import random_id
 from forwardpass.core.pipeline import Version
+from forwardpass.execution.beginning import environment
+from forwardpass.execution.model_step import ModelStep, fits_settings, is_open
 from forwardpass.execution.wire import Loaded, encode
 
 KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -36,6 +39,9 @@ class FirstLoad:
     """One for all workers of a version. A version that is in no store is remembered as long as this lives."""
 
     def __init__(self, version: Version, threads: int) -> None:
+        self.careful = False  # nothing is tried that could be left out: a worker ended when it was
+        self._version = version
+        self._threads = threads
         folder = Path(version.folder)
         self._file = folder.parent / f"{version.digest}.{threads}.loaded" if folder.name == version.digest else None
         self._surroundings = surroundings() if self._file else ""
@@ -56,15 +62,32 @@ class FirstLoad:
         self._found.set()
         return msgspec.structs.replace(self._loaded, load_s=loaded.load_s)
 
+    def again(self) -> bool:
+        """Its worker ended before it had loaded. Returns whether it may load once more, and then tries no engine or layout."""
+        definition = self._version.definition
+        tries = not definition.workers.count or any(map(is_open, definition.steps))
+        if self.careful or self._loaded is not None or not tries:
+            return False
+        self.careful = True
+        return True
+
     def _kept(self) -> Loaded | None:
         if self._file is None:
             return None
         try:
-            with self._file.open("rb") as file:
-                kept = _decode(file.read(KEPT_BYTES_MAX))
-        except (OSError, msgspec.MsgspecError):
+            kept = _decode(_read(self._file))
+        except (OSError, msgspec.MsgspecError, RecursionError):
             return None
-        return kept.loaded if kept.surroundings == self._surroundings else None
+        return kept.loaded if kept.surroundings == self._surroundings and self._fits(kept.loaded) else None
+
+    def _fits(self, loaded: Loaded) -> bool:
+        """Whether a load of this version can have found that: it may have been written by anybody."""
+        models = [step for step in self._version.definition.steps if step.use == ModelStep.name]
+        return (
+            len(loaded.settings) == len(models)
+            and all(map(fits_settings, models, loaded.settings))
+            and 1 <= loaded.workers <= max(1, self._threads)
+        )
 
     def _keep(self, loaded: Loaded) -> None:
         if self._file is None:
@@ -72,10 +95,20 @@ class FirstLoad:
         draft = self._file.with_name(f".tmp-{random_id()}")
         with suppress(OSError):  # no room, no right: then the next start finds it out again
             try:
-                draft.write_bytes(encode(_Kept(self._surroundings, loaded)))
+                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(encode(_Kept(self._surroundings, loaded)))
                 draft.replace(self._file)
             finally:
                 draft.unlink(missing_ok=True)
+
+
+def _read(place: Path) -> bytes:
+    """A plain file that nobody but this user or root can have written. Raises OSError for another."""
+    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+            raise PermissionError
+        return file.read(KEPT_BYTES_MAX)
 
 
 def surroundings() -> str:
@@ -83,17 +116,23 @@ def surroundings() -> str:
     return hashlib.sha256("\n".join(_surroundings()).encode()).hexdigest()
 
 
-def _surroundings() -> Iterator[str]:
+def machine() -> Iterator[str]:
+    """What an answer can depend on that other servers may have, too: the libraries and the processor."""
     yield sys.version
+    yield str(sorted(environment().items()))
     for folder in sys.path:  # what is installed, by the names of its records: reading them takes much longer
         with suppress(OSError):
             yield from sorted(name for name in os.listdir(folder or ".") if name.endswith(".dist-info"))
-    yield str(sorted(os.sched_getaffinity(0)))
     with suppress(OSError):
         processor = Path("/proc/cpuinfo").read_text("utf-8", "replace").split("\n\n")[0]
         yield from (
             line for line in processor.splitlines() if line.startswith(("model", "flags", "Features", "CPU part"))
         )
+
+
+def _surroundings() -> Iterator[str]:
+    yield from machine()
+    yield str(sorted(os.sched_getaffinity(0)))
     for part in PARTS:
         for folder, _, files in sorted(os.walk(Path(__file__).parents[1] / part)):
             for name in sorted(each for each in files if each.endswith(".py")):

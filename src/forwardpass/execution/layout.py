@@ -18,6 +18,8 @@ from forwardpass.execution.synthetic import Item
 ROWS = 8  # of each run
 GAIN_MIN = 1.1
 TURNS = 5
+TRIED_MAX_S = 20.0  # what would take longer is not tried
+LOAD_SHARE_MAX = 0.25  # nor what would take so much of workers.load_limit_s
 
 
 def best_layout(
@@ -32,14 +34,23 @@ def best_layout(
     together = plan.batched and plan.definition.batch.enabled
     rows = [items[place % len(items)] for place in range(ROWS if together else 1)]
     settings = [{**model, "threads": 1} for model in plan.settings]
+    limit_s = min(TRIED_MAX_S, LOAD_SHARE_MAX * version.definition.workers.load_limit_s)
+    started = clock()
+    single: list[Plan] = []
     with ExitStack() as stack:
         try:
-            single = [build(version, threads=1, settings=settings).unguarded() for _ in range(threads)]
-            for each in single:
-                stack.callback(each.close)
+            whole_s = _took_s(lambda: run_rows(plan, rows), clock)
+            for number in range(threads):
+                single.append(build(version, threads=1, settings=settings).unguarded())
+                stack.callback(single[-1].close)
+                loads_s = (clock() - started) * (threads / (number + 1))
+                # A run of one thread takes at most ``threads`` times as long as one of all of them.
+                if loads_s + TURNS * whole_s * (1 + threads) > limit_s:
+                    return 1, f"1 worker: others were not tried: that would have taken more than {limit_s:g} s"
             gain = _gain(plan, single, rows, clock)
-        except Failure as failure:  # such rows cannot be together, or there is no memory for so many
-            return 1, f"1 worker: others were not tried: {failure.text}"
+        except (Failure, MemoryError) as error:  # such rows cannot be together, or there is no memory for so many
+            why = error.text if isinstance(error, Failure) else "there is no memory for so many"
+            return 1, f"1 worker: others were not tried: {why}"
     found = f"{threads} workers of 1 thread are {gain:.2f} times as quick as 1 worker of {threads}"
     return (threads if gain >= GAIN_MIN else 1), found
 
@@ -59,7 +70,7 @@ def _gain(whole: Plan, single: Sequence[Plan], rows: Sequence[Item], clock: Cloc
     return min(took for took, _ in turns) * len(single) / min(took for _, took in turns)
 
 
-def _took_s(run: Callable[[], None], clock: Clock) -> float:
+def _took_s(run: Callable[[], object], clock: Clock) -> float:
     started = clock()
     run()
     return clock() - started

@@ -28,11 +28,11 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
             alone = rows_alone(bare, 1)
             tested = SelfTest(load.independent, load.independent, 0.0, "tested at the first load", 0)
         else:
-            alone, tested = tried(bare, rows_max)
+            alone, tested = tried(bare, rows_max, careful=load.careful)
         plan.independent = tested.independent
         workers, layout = load.version.definition.workers.count, ""
         if not workers:
-            workers, layout = best_layout(load.version, bare, alone, load.threads)
+            workers, layout = best_layout(load.version, bare, alone, 1 if load.careful else load.threads)
         warnings = [*plan.warnings, *warm_up(bare, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]

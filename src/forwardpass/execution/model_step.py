@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forwardpass.core.errors import Code, Misconfigured, Problem, show
-from forwardpass.core.pipeline import Field, Options
+from forwardpass.core.pipeline import Field, Options, Step
 from forwardpass.core.tensor import DATATYPES
 from forwardpass.engines.discover import EngineKind, engine_kind, engine_names
 from forwardpass.engines.protocol import ModelFile
@@ -164,6 +164,7 @@ class ModelStep:
             name, options = kind.candidates[0]
             return name, replace(file, options=engine_kind(name).settings(options))
         name = self.known["engine"]
+        assert name in dict(kind.candidates), "it was chosen among them"
         return name, replace(file, options=engine_kind(name).settings({}), threads=self.known["threads"])
 
     def close(self) -> None:
@@ -192,6 +193,29 @@ class ModelStep:
         inputs = self.model(options).signature.inputs
         _all_there("inputs", mapped, inputs)
         return [bind(wanted, mapped, known, kind.own_code, alone=len(inputs) == 1) for wanted in inputs]
+
+
+def is_open(step: Step) -> bool:
+    """Whether its engine is chosen among candidates."""
+    return step.use == ModelStep.name and bool(engine_kind(step.options["engine"]).candidates)
+
+
+def fits_settings(step: Step, settings: Mapping[str, Any]) -> bool:
+    """Whether the model step can be loaded by these: an engine that it may have, and options that this one takes."""
+    engine, threads = settings.get("engine"), settings.get("threads")
+    chosen = settings.get("auto")
+    if is_open(step):
+        allowed = [name for name, _ in engine_kind(step.options["engine"]).candidates]
+        if not isinstance(chosen, list) or not chosen or not all(isinstance(line, str) for line in chosen):
+            return False
+    else:
+        allowed = [step.options["engine"]]
+    if engine not in allowed or type(threads) is not int or threads < 1:
+        return False
+    kind = engine_kind(str(engine))
+    return (not kind.own_code or {"inputs", "outputs"} <= settings.keys()) and all(
+        name in settings and option_.test(settings[name]) for name, option_ in kind.options.items()
+    )
 
 
 def _runner(step: ModelStep, bound: Sequence[Bound], made: Mapping[str, Field]) -> Prepared:

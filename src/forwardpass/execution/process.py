@@ -219,11 +219,15 @@ class WorkerProcess:
             known = await self.first.known(self.index)
             self._loading_since = self._seen_s = self._clock()
         if known is None:
-            return Load(self._version, self._threads, None)
+            careful = self.first is not None and self.first.careful
+            return Load(self._version, self._threads, None, careful=careful)
         return Load(self._version, self._threads, known.settings, known.independent)
 
     def _note_end(self, how: str, pid: int | None, **ran: str) -> None:
         if self.loaded is None and self.refusal is None:
+            if self.first is not None and self.first.again():
+                _log.warning("worker died while it tried", extra=self._event(reason=how, pid=pid, **ran))
+                return
             text = f"the worker {how}"
             self.refusal = Misconfigured(Code.LOAD_FAILED, (Problem("", "", text, "see the log"),))
         elif self.refusal is None:

@@ -6,24 +6,26 @@ the template: workers from then on come from a new one with a layout of its own.
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import IO, Self
 
 from forwardpass.execution.beginning import LOG_LINE_BYTES_MAX, Order, Process, environment, spawned
-from forwardpass.execution.ending import kill
+from forwardpass.execution.ending import end_of, kill
 from forwardpass.execution.forking import PID
 
 ANSWER_TIME_S = 10.0  # the first order waits for the template's imports
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
 UNKNOWN = 255  # as asyncio has it
 _PR_SET_CHILD_SUBREAPER = 36
+_log = logging.getLogger("forwardpass.execution")
 
 
 class Template:
@@ -37,9 +39,9 @@ class Template:
         self._control: socket.socket | None = None
         self._stale = False  # one of its workers has crashed
         self._asking = asyncio.Lock()
+        self._left: list[int] = []  # groups of ended templates that may have children here
 
     def __enter__(self) -> Self:
-        _adopt(True)
         with suppress(OSError):  # then it is tried again for the first worker
             self._start()
         return self
@@ -48,7 +50,8 @@ class Template:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-        _adopt(False)
+        with suppress(OSError):
+            _adopt(False)
 
     @property
     def pid(self) -> int | None:
@@ -64,19 +67,20 @@ class Template:
             with suppress(OSError):
                 process = await beginning
                 kill(process.pid)
-                await process.wait()
+                await end_of(process)
             raise
 
     async def _begun(self, order: Order) -> Process:
         async with self._asking:
-            read, write = os.pipe()
-            with open(read, "rb", 0) as output:
-                try:
+            with ExitStack() as descriptors:  # all that it takes, before there is a process
+                read, write = os.pipe()
+                output = descriptors.enter_context(open(read, "rb", 0))
+                with open(write, "wb", 0):
                     pid = await self._forked(order, write)
-                finally:
-                    os.close(write)
                 if pid is not None:
-                    return await _Forked.of(pid, os.fdopen(os.dup(output.fileno()), "rb", 0), self._ended)
+                    descriptors.pop_all()
+                    return await _Forked.of(pid, output, self._ended)
+        _log.warning("no template of workers answers: this one is spawned")
         return await spawned(order)
 
     async def _forked(self, order: Order, output: int) -> int | None:
@@ -87,31 +91,36 @@ class Template:
         told = b"\0".join((b"%d" % os.getpid(), b"%d" % order.memory_max_bytes, os.fsencode(order.folder)))
         try:
             socket.send_fds(control, [told], [order.end.fileno(), order.marks, output])
-            async with asyncio.timeout(self._answer_time_s):
-                answer = await asyncio.get_running_loop().sock_recv(control, PID.size)
-        except (OSError, TimeoutError):
-            answer = await self._last_word(control)
+            answer = await self._answer(control)
+        except OSError:
+            answer = b""
         except asyncio.CancelledError:
             self._end()  # its answer would be taken for that to the next order
             raise
         if not answer:
+            self._end()
             return None
         (pid,) = PID.unpack(answer)
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
         return int(pid)
 
-    async def _last_word(self, control: socket.socket) -> bytes:
-        """What it has done of the order all the same, before it was ended for its silence."""
-        if self._process is not None:
-            self._process.kill()
-        with suppress(OSError):
-            return await asyncio.get_running_loop().sock_recv(control, PID.size)
-        return b""
+    async def _answer(self, control: socket.socket) -> bytes:
+        """Of one that is silent too long, what it has done of the order all the same, when it was ended for that."""
+        answering = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(control, PID.size))
+        try:
+            await asyncio.wait((answering,), timeout=self._answer_time_s)
+            if self._process is not None and not answering.done():
+                self._process.kill()
+            return await answering
+        finally:
+            answering.cancel()
+            await asyncio.wait((answering,))  # nothing watches the descriptor when it is closed
 
     def _running(self) -> socket.socket | None:
         if self._stale or self._process is None or self._process.poll() is not None:
             self._renew()
+        self._reap()
         return self._control
 
     def _renew(self) -> None:
@@ -122,6 +131,7 @@ class Template:
     def _start(self) -> None:
         """Raises OSError, also where the kernel could not tell how a worker ends that was not started from here."""
         os.close(os.pidfd_open(os.getpid()))
+        _adopt(True)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.setblocking(False)
         with there:
@@ -142,8 +152,18 @@ class Template:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._left.append(self._process.pid)
         self._process = self._control = None
         self._stale = False
+
+    def _reap(self) -> None:
+        """What a template had begun to fork when it was ended sees that and ends, as a child of this process."""
+        for group in tuple(self._left):
+            try:
+                while os.waitpid(-group, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                self._left.remove(group)
 
     def _ended(self, returncode: int) -> None:
         """A worker ended so."""
@@ -154,8 +174,9 @@ class Template:
 
 
 def _adopt(yes: bool) -> None:
-    """Whether this process becomes the parent of those that its children leave behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
+    """Whether this process becomes the parent of those that its children leave behind. Raises OSError."""
+    if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0) != 0:
+        raise OSError("this kernel lets nobody be the parent of orphans")
 
 
 class _Forked:
@@ -173,7 +194,13 @@ class _Forked:
     async def of(cls, pid: int, output: IO[bytes], ended: Callable[[int], None]) -> Self:
         made = cls(pid, ended)
         loop = asyncio.get_running_loop()
-        descriptor = os.pidfd_open(pid)
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:  # no descriptor left: nobody would see it end
+            output.close()
+            kill(pid)
+            os.waitpid(pid, 0)
+            raise
         loop.add_reader(descriptor, made._reap, descriptor)
         await loop.connect_read_pipe(lambda: _Output(made.stdout, made.read), output)
         return made

@@ -63,12 +63,16 @@ class Frame(NamedTuple):
 
 
 class Load(msgspec.Struct, array_like=True, frozen=True):
-    """``settings`` and ``independent`` of an earlier load of the same version: what was tested is not tested again."""
+    """``settings`` and ``independent`` of an earlier load of the same version: what was tested is not tested again.
+
+    ``careful``: no engine and no layout is tried, as a worker has ended when they were.
+    """
 
     version: Version
     threads: int
     settings: list[dict[str, Any]] | None
     independent: bool = False
+    careful: bool = False
 
 
 class Loaded(msgspec.Struct, array_like=True, frozen=True):

@@ -102,9 +102,21 @@ class Bundle:
             self._each(lambda member: None)
             self.members = [self.members[place] for place in here]
             self.texts = [self.texts[place] for place in here]
+        most = self._variant.together(len(self.members))
+        if 1 < most < len(self.members):
+            self._parted(most).begin()
         self._waiting = len(self.members)
-        if len(self.members) < 2 or not self._variant.calm(len(self.members)) or not self._together():
+        if most < 2 or len(self.members) < 2 or not self._together():
             self._each(self._alone)
+
+    def _parted(self, most: int) -> "Bundle":
+        """A bundle of those that are over so many."""
+        rest = Bundle(self._direct, self._variant, self._repeated, self._caller)
+        rest.members, self.members = self.members[most:], self.members[:most]
+        rest.texts, self.texts = self.texts[most:], self.texts[:most]
+        for member in rest.members:
+            member.bundle = rest
+        return rest
 
     def _together(self) -> bool:
         """Whether they have been begun."""

@@ -28,6 +28,7 @@ CACHE = table(
         "bytes_max": whole(64 * 1024, BYTES_MAX),
         "ttl_s": number(0, TTL_S_MAX, above=True),
         "shared": true_or_false,
+        "approximate": true_or_false,
     },
 )
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,8 +180,12 @@ def files_of(version: Version) -> dict[str, Path]:
 def sweep(store: Path) -> None:
     """Remove the drafts that killed processes left behind: those older than any take-in lasts."""
     for draft in store.glob(f"{_DRAFT_PREFIX}*"):
-        if wall_s() - draft.stat().st_mtime > DRAFT_AGE_MAX_S:
-            shutil.rmtree(draft, ignore_errors=True)
+        with suppress(FileNotFoundError):  # whoever drafts it has just done so
+            if wall_s() - draft.stat().st_mtime > DRAFT_AGE_MAX_S:
+                if draft.is_dir():
+                    shutil.rmtree(draft, ignore_errors=True)
+                else:
+                    draft.unlink()
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _AFTER_THE_MODEL = """\
 
 _BATCHED = """
 [batch]                           # rows of different callers run together; each gets the answer it would get alone
-rows_max = 32
+rows_max = "auto"                 # rows of one run: as many as pay here; or a number
 wait_ms = 0                       # 0 = never wait for more: take what is there when a worker is free
 """
 

@@ -44,6 +44,7 @@ class Fleet:
         self._make_worker = make_worker
         self.shelves = Shelves() if shelves is None else shelves
         self._tasks: dict[Variant, asyncio.Task[None]] = {}
+        self._layouts: set[asyncio.Task[Version]] = set()  # that are being found out
         self._group = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -58,7 +59,7 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing = True
-        for task in self._tasks.values():
+        for task in (*self._tasks.values(), *self._layouts):
             task.cancel()
         async with self._stack:
             await self._group.__aexit__(None, None, None)  # an error of the block stays what it is, not a group of one
@@ -73,7 +74,7 @@ class Fleet:
                 raise _shutting_down()
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
-            version = await laid_out(version, threads=self._threads, clock=self._clock, make_worker=self._make_worker)
+            version = await self._laid_out(version)
             if self._closing:
                 raise _shutting_down()
             threads = max(1, self._threads // version.definition.workers.count)
@@ -103,9 +104,25 @@ class Fleet:
     async def close(self, limit_s: float) -> None:
         """Drain and end everything; nothing is loaded from now on."""
         self._closing = True
+        for finding in self._layouts:
+            finding.cancel()
         async with asyncio.TaskGroup() as leaving:
             for variant in list(self._tasks):
                 leaving.create_task(self._leave(variant, limit_s))
+
+    async def _laid_out(self, version: Version) -> Version:
+        """With its number of workers; ``close`` cuts the finding out short."""
+        finding = asyncio.create_task(
+            laid_out(version, threads=self._threads, clock=self._clock, make_worker=self._make_worker)
+        )
+        self._layouts.add(finding)
+        try:
+            await asyncio.wait((finding,))
+        finally:
+            self._layouts.discard(finding)
+            finding.cancel()
+            await asyncio.wait((finding,))
+        return version if finding.cancelled() else finding.result()
 
     async def _leave(self, variant: Variant, limit_s: float) -> None:
         if variant.stage is Stage.READY:

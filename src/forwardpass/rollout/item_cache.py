@@ -6,13 +6,14 @@ Single flight: who comes first with an input runs it, and equal items follow. Wh
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
 from forwardpass.batching.ticket import Item, Part, Ticket
 from forwardpass.cache.kept import Kept
-from forwardpass.cache.key import Keys, libraries
+from forwardpass.cache.key import Keys
 from forwardpass.cache.shelf import Shelf, Shelves
 from forwardpass.cache.tier import SharedTier
 from forwardpass.core.clock import Clock
@@ -22,10 +23,13 @@ from forwardpass.core.pipeline import Field, Pipeline, Version
 from forwardpass.core.request import CacheUse, Request
 from forwardpass.core.tensor import Tensor
 from forwardpass.execution.exchange import NO_FAILURES
+from forwardpass.execution.first_load import machine
 from forwardpass.execution.wire import Loaded
 
 LEADERS_MAX = 2
 """That may fail one after the other by what they ran; then whoever follows fails as they did."""
+NOT_OF_WHAT_RAN = frozenset((Code.DEADLINE_EXCEEDED, Code.CANCELLED))
+"""What a worker says of an item that was late, or that nobody waited for: whoever follows may have more time."""
 _NOTHING: Mapping[bytes, Kept] = {}
 _Followers = dict[tuple["_Visit", int], Item]
 
@@ -39,7 +43,7 @@ class _Flight:
         self.key = key
         self.item = item
         self.purges = purges  # of the shelf, when it began
-        self.failed = failed  # leaders before this one
+        self.failed = failed  # leaders so far, by what they ran
         self.followers: _Followers | None = None  # of most there are none
 
 
@@ -125,7 +129,10 @@ class ItemCache:
         if tier is not None and not tier.away and request.age_s_max >= 0:
             unknown = [key for key in dict.fromkeys(keys) if key not in self.shelf and key not in self._flights]
             if unknown:
+                purges = self.shelf.purges
                 found = await tier.find(self.shelf.pipeline, unknown, self._clock())
+                if purges != self.shelf.purges:  # it may be what was there before
+                    found = _NOTHING
         return self._placed(request, ticket, items, keys, found)
 
     def enter_now(self, request: Request, ticket: Ticket, items: Sequence[Item]) -> tuple[Sequence[Item], CacheUse]:
@@ -138,23 +145,18 @@ class ItemCache:
         """An item that led was answered: its answer is kept if it is whole, and given to whoever follows."""
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
-        if stores and not result.failures and result.failure is None and flight.purges == self.shelf.purges:
+        if stores and not result.failures and flight.purges == self.shelf.purges:
             self._keep(flight.key, result)
-        if not flight.followers:
-            return
-        if _same_for_all(result) or flight.failed + 1 >= LEADERS_MAX:
-            followers, flight.followers = flight.followers, None
-            for visit, part in followers:
-                visit.ticket.deliver(part, result)
-        else:
-            self._hand_over(flight)
+        if flight.followers:
+            self._tell(flight, result)
 
     def leave(self, flight: _Flight) -> None:
-        """An item that led will not be answered."""
+        """An item that led is not answered: it failed as a whole, or its request ended for another reason."""
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         if flight.followers:
-            self._hand_over(flight)
+            result = flight.item.result
+            self._tell(flight, None if result is None or result.failure is None else result)
 
     def purge(self) -> int:
         """What is kept here goes, and what runs now is not kept; returns how many answers went."""
@@ -196,8 +198,10 @@ class ItemCache:
         visit = _Visit(self, ticket, stores=request.stores)
         now, shelf, age_s_max = self._clock(), self.shelf, request.age_s_max
         for item, key in zip(items, keys, strict=True):
-            kept = shelf.find(key, now, age_s_max) or (found and self._found(key, found, now, age_s_max))
-            if kept:
+            kept = shelf.find(key, now, age_s_max) or (
+                self._found(key, item.rows, found, now, age_s_max) if found else None
+            )
+            if kept is not None:
                 use.hit += item.rows
                 use.age_s_max = max(use.age_s_max, now - kept.made_s)
                 known.append((item.part, kept))
@@ -212,27 +216,25 @@ class ItemCache:
         self.hits += use.hit
         self.joined += use.joined
         self.misses += use.miss
-        if running or visit.follows:
+        if running or visit.follows is not None:
             ticket.sharing = visit
         for part, kept in known:
             ticket.deliver(part, Part(kept.rows, kept.outputs, NO_FAILURES, kept.notes, tokens=kept.tokens))
         return running, use
 
-    def _found(self, key: bytes, found: Mapping[bytes, Kept], now: float, age_s_max: float) -> Kept | None:
+    def _found(self, key: bytes, rows: int, found: Mapping[bytes, Kept], now: float, age_s_max: float) -> Kept | None:
         """What servers share, if it is young enough; from here on it is kept here too."""
         kept = found.get(key)
-        if kept is None or not now - kept.made_s <= age_s_max or not self._fits(kept):
+        age_s = inf if kept is None else now - kept.made_s
+        if kept is None or age_s > age_s_max or age_s >= self.shelf.ttl_s or not self._fits(kept, rows):
             return None
         self.shelf.keep(key, kept, now)
         return kept
 
-    def _fits(self, kept: Kept) -> bool:
-        """What others wrote is looked at: the outputs are those of this version."""
+    def _fits(self, kept: Kept, rows: int) -> bool:
+        """What others wrote is looked at: so many rows of the outputs of this version."""
         fields = self._outputs
-        return len(kept.outputs) == len(fields) and all(
-            each.datatype == field.datatype and len(each.shape) == 1 + len(field.shape)
-            for each, field in zip(kept.outputs, fields, strict=True)
-        )
+        return kept.rows == rows and len(kept.outputs) == len(fields) and all(map(_is_of, kept.outputs, fields))
 
     def _follows(self, visit: _Visit, item: Item, flight: _Flight) -> bool:
         if not visit.stores or not _may_follow(item, flight.item):
@@ -253,9 +255,21 @@ class ItemCache:
         if self._tier is not None:
             self._tier.keep(self.shelf.pipeline, key, kept, now, self.shelf.ttl_s)
 
-    def _hand_over(self, flight: _Flight) -> None:
-        """Not at once: what ended the leader may be about to take it out of the queue."""
-        asyncio.get_running_loop().call_soon(self._succeed, flight)
+    def _tell(self, flight: _Flight, result: Part | None) -> None:
+        """Those who follow have the leader's result, where it would be theirs too; else one of them runs."""
+        followers = flight.followers or {}
+        if result is None or not _holds(flight, result):
+            # Not at once: what ended the leader may be about to take it out of the queue.
+            asyncio.get_running_loop().call_soon(self._succeed, flight)
+            return
+        flight.followers = None
+        for (visit, part), item in list(followers.items()):  # who is told may leave, and takes itself out
+            if result.failure is None:
+                visit.ticket.deliver(part, result)
+            elif visit.ticket.several:  # rows of a request that was cut do not depend on each other
+                visit.ticket.deliver(part, Part(0, result.outputs, dict.fromkeys(range(item.rows), result.failure), ()))
+            else:
+                visit.ticket.finish(result.failure)
 
     def _succeed(self, flight: _Flight) -> None:
         followers = flight.followers or {}
@@ -264,7 +278,7 @@ class ItemCache:
             del followers[visit, part]
             if visit.ticket.done:
                 continue
-            successor = _Flight(flight.key, item, self.shelf.purges, flight.failed + 1)
+            successor = _Flight(flight.key, item, self.shelf.purges, flight.failed)
             successor.followers = followers
             try:
                 if self._ended():
@@ -288,8 +302,12 @@ def why_not_kept(definition: Pipeline, loaded: Loaded, shelves: Shelves) -> str:
         return "off"
     if not shelves.bytes_max:
         return "off: cache.bytes_max of the server is 0"
-    if loaded.signature.batched and definition.batch.enabled and not loaded.independent:
-        return f"off: {loaded.reason}"
+    if loaded.signature.batched and definition.batch.enabled:
+        if not loaded.independent:
+            return f"off: {loaded.reason}"
+        if not loaded.bitwise and not cache.approximate:
+            apart = f"batching changes the last bits of an answer (by {loaded.max_difference:.2g})"
+            return f"off: {apart}; cache.approximate = true keeps answers all the same"
     return "on"
 
 
@@ -297,22 +315,37 @@ def item_cache(of: "Served", shelves: Shelves, clock: Clock) -> ItemCache:
     """That of a version which is loaded and whose cache is on."""
     version, cache, loaded = of.version, of.version.definition.cache, of.loaded
     assert cache is not None and loaded is not None, "its cache is on"
-    installed = libraries() if shelves.tier is not None else ()
-    keys = Keys(version, loaded.signature, loaded.settings, together=cache.shared, installed=installed)
+    around = tuple(machine()) if shelves.tier is not None else ()
+    keys = Keys(version, loaded.signature, loaded.settings, together=cache.shared, machine=around)
     shelf = shelves.add(version.pipeline, version.number, cache.bytes_max, cache.ttl_s)
     return ItemCache(
         keys, loaded.signature.outputs, shelf, shelves.tier, of.queue, of.quarantine, clock, lambda: of.ended
     )
 
 
-def _same_for_all(result: Part) -> bool:
-    """An answer, or a refusal that an equal input would have too."""
-    return result.failure is None and all(isinstance(each, Refused) for each in result.failures.values())
+def _holds(flight: _Flight, result: Part) -> bool:
+    """Whether it is what every equal item has: an answer, a refusal, or the failure of one leader too many."""
+    failures = result.failures.values() if result.failure is None else (result.failure,)
+    ours = [each.code for each in failures if not isinstance(each, Refused)]
+    if not NOT_OF_WHAT_RAN.isdisjoint(ours):
+        return False
+    flight.failed += bool(ours)
+    return not ours or flight.failed >= LEADERS_MAX
+
+
+def _is_of(tensor: Tensor, field: Field) -> bool:
+    """Whether it has the datatype and the shape of an output."""
+    row = tensor.shape[1:]
+    return (
+        tensor.datatype == field.datatype
+        and len(row) == len(field.shape)
+        and all(size in (found, -1) for size, found in zip(field.shape, row, strict=True))
+    )
 
 
 def _may_follow(item: Item, leader: Item) -> bool:
     """Whether it loses nothing by that: one that waits behind what it would be before runs by itself."""
-    if item.suspect or leader.ticket.done:
+    if leader.ticket.done:
         return False
     if leader.taken:
         return True

@@ -161,10 +161,10 @@ class Variant:
             self._idle.clear()
         self.running += requests
 
-    def calm(self, rows: int) -> bool:
-        """Whether so many requests of a row can come in as one: they run in a moment, and nobody is watched or in need."""
-        together = self.signature.batched and self.batch.enabled and self.cache is None
-        return together and self.quarantine.empty and self.queue.calm(rows)
+    def together(self, rows: int) -> int:
+        """How many of so many requests of a row may come in as one; none where one of them is watched."""
+        alike = self.signature.batched and self.batch.enabled and self.cache is None
+        return self.queue.together(rows) if alike and self.quarantine.empty else 0
 
     def forget(self, items: Sequence[Item], ticket: Ticket) -> None:
         """The request of these has ended without an answer: what has not begun of them is not run, but for others."""

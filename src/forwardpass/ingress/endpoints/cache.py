@@ -39,12 +39,16 @@ class CacheControl:
         name, tier = call.match.pipeline, self.shelves.tier
         if name and tier is None and not self.routes.serves(name):
             raise Refused(Code.PIPELINE_NOT_FOUND, f'pipeline "{show(name)}" is not served here')
-        caches = [each.cache for each in self.routes.variants() if name in ("", each.version.pipeline)]
-        gone = sum([cache.purge() for cache in caches if cache is not None])
-        told: dict[str, Any] = {"purged": gone}
+        told: dict[str, Any] = {"purged": self._forget(name)}
         if tier is not None:
             told["purged_in_redis"] = await tier.purge(name)  # null: it did not answer
+            self._forget(name)  # what was found there meanwhile
         return HttpAnswer(200, orjson.dumps(told))
+
+    def _forget(self, name: str) -> int:
+        """What is kept in memory."""
+        caches = [each.cache for each in self.routes.variants() if name in ("", each.version.pipeline)]
+        return sum([cache.purge() for cache in caches if cache is not None])
 
 
 def _told(variant: Variant) -> dict[str, Any]:

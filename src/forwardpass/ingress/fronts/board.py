@@ -5,6 +5,7 @@ nothing is read but whole numbers. Addresses have PLACES; which one, nobody outs
 counted as one, so that a limit of an address may be felt too early, never too late.
 """
 
+import fcntl
 import mmap
 import os
 from collections.abc import Iterable
@@ -25,6 +26,8 @@ _HEAD = 512  # numbers, one page
 _ROW = _HEAD + 2 * PLACES
 _WIDTH = 8
 _MICROSECONDS = 1_000_000
+_COUNT_MAX = 2**63 - 1
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW  # who cut it short would end all that look at it
 
 
 class Board:
@@ -35,16 +38,15 @@ class Board:
         assert _REFUSED + len(_CODES) <= _HEAD
         size = rows * _ROW * _WIDTH
         self.rows = rows
-        self.descriptor = os.memfd_create("forwardpass-fronts", os.MFD_CLOEXEC) if descriptor is None else descriptor
-        if descriptor is None:
-            os.ftruncate(self.descriptor, size)
+        self.descriptor = _memory(size) if descriptor is None else descriptor
         self._memory = mmap.mmap(self.descriptor, size)
         self.numbers = memoryview(self._memory).cast("q")
 
     def clear(self, row: int) -> None:
         """Its process died: it holds nothing any more, and what ran there was given up. Other counts stay."""
         first = row * _ROW
-        self.numbers[first + _CANCELLED] += self.numbers[first + _RUNNING]
+        given_up = self.numbers[first + _CANCELLED] + self.numbers[first + _RUNNING]
+        self.numbers[first + _CANCELLED] = given_up & _COUNT_MAX  # whatever it wrote there before it died
         for number in (_OPEN, _HELD, _RUNNING, _BEAT):
             self.numbers[first + number] = 0
         start, size = (first + _HEAD) * _WIDTH, 2 * PLACES * _WIDTH
@@ -123,6 +125,13 @@ class Row:
         numbers[first + number] = count
         if address:
             numbers[first + places + _place(address, self.salt)] += more
+
+
+def _memory(size: int) -> int:
+    memory = os.memfd_create("forwardpass-fronts", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, size)
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, _SEALS)
+    return memory
 
 
 def new_salt() -> bytes:

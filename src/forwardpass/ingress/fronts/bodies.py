@@ -1,6 +1,7 @@
 """Large bodies between the processes of one server: written into a memory file once, and read there."""
 
 import asyncio
+import errno
 import fcntl
 import mmap
 import os
@@ -25,7 +26,9 @@ async def write_body(buffers: Sequence[bytes | memoryview], size: int) -> int:
 
 
 async def read_body(memory: int) -> bytes:
-    """All that is in it; the descriptor is closed. Raises OSError."""
+    """All that is in it; the descriptor is closed. Raises OSError, ValueError for what is not sealed."""
+    if memory < 0:
+        raise OSError(errno.EMFILE, "there was no descriptor for it")
     if os.fstat(memory).st_size < OFF_LOOP_BYTES_MIN:
         return _read(memory)
     return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, _read, memory))
@@ -33,16 +36,23 @@ async def read_body(memory: int) -> bytes:
 
 def body_at(memory: int) -> memoryview:
     """The same without a copy. Raises OSError, ValueError for what is not sealed."""
+    if memory < 0:
+        raise OSError(errno.EMFILE, "there was no descriptor for it")
     try:
-        if fcntl.fcntl(memory, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
-            raise ValueError("a memory file that is not sealed")
+        _check_sealed(memory)
         return memoryview(mmap.mmap(memory, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
     finally:
         os.close(memory)
 
 
+def _check_sealed(memory: int) -> None:
+    if fcntl.fcntl(memory, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+        raise ValueError("a memory file that is not sealed")
+
+
 def _read(memory: int) -> bytes:
     try:
+        _check_sealed(memory)  # a file that gets shorter would be read for ever
         size = os.fstat(memory).st_size
         whole = os.pread(memory, size, 0)
         while len(whole) < size:  # one call has a limit near 2 GiB

@@ -1,6 +1,7 @@
 """One end of the wire in an event loop: what is said in one turn of it leaves in one packet."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -22,16 +23,26 @@ from forwardpass.ingress.fronts.wire import (
 log = logging.getLogger("forwardpass.ingress")
 
 MESSAGES_MAX = 256  # in one packet: whoever reads them answers other callers in between
+RETRY_S = 0.02
+_PASSING = frozenset((errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS))
+"""The system has no room for a packet now, or for one more descriptor that is on its way."""
 
 
 class Channel:
-    """``take`` is called with each message and the descriptor of its memory file (then its own to close), ``gone`` once.
+    """``take`` is called with each message and the descriptor of its memory file (-1: none), ``gone`` once.
 
-    What cannot be sent at once waits: the other side answers for how much it lets that be (streams wait for ``Taken``).
+    The descriptor is whose that takes it to close, but not where BrokenWire is raised. What cannot be sent at once
+    waits; who is ``asked`` hears no more until it is sent, so that who asks but does not listen piles up nothing. Of
+    two ends only one may be so.
     """
 
     def __init__(
-        self, end: socket.socket, take: Callable[[Said, int], None], gone: Callable[[Exception | None], None]
+        self,
+        end: socket.socket,
+        take: Callable[[Said, int], None],
+        gone: Callable[[Exception | None], None],
+        *,
+        asked: bool = False,
     ) -> None:
         self._end = end
         self._take = take
@@ -40,6 +51,8 @@ class Channel:
         self._buffer = bytearray(PACKET_BYTES_MAX)
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._flushing = False  # it was arranged
+        self._asked = asked
+        self._deaf = False  # until what waits is sent
         self._open = True
         self._loop.add_reader(end.fileno(), self._readable)
 
@@ -82,14 +95,27 @@ class Channel:
                 send(self._end, messages, descriptors)
             except BlockingIOError:
                 self._loop.add_writer(self._end.fileno(), self._writable)
+                self._hold_off()
                 return
             except OSError as error:
-                self._lose(error)
+                if error.errno not in _PASSING:
+                    self._lose(error)
+                    return
+                self._loop.call_later(RETRY_S, self._flush)
+                self._hold_off()
                 return
             _close(descriptors)
             for _ in messages:
                 self._waiting.popleft()
         self._flushing = False
+        if self._deaf and self._open:
+            self._deaf = False
+            self._loop.add_reader(self._end.fileno(), self._readable)
+
+    def _hold_off(self) -> None:
+        if self._asked and not self._deaf:
+            self._deaf = True
+            self._loop.remove_reader(self._end.fileno())
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._end.fileno())
@@ -110,7 +136,7 @@ class Channel:
         try:
             for message in received.messages:
                 attached = isinstance(message, Asked | Answered) and message.memory
-                self._hear(message, next(descriptors) if attached else -1)
+                self._hear(message, next(descriptors, -1) if attached else -1)
         except BrokenWire as error:
             _close(descriptors)
             self._lose(error)
@@ -119,6 +145,7 @@ class Channel:
         try:
             self._take(message, descriptor)
         except BrokenWire:
+            _close((descriptor,))
             raise
         except Exception:  # a border: a defect costs this message, never those that came with it
             log.exception("what a front or the owner said could not be followed")

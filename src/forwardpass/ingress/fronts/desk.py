@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from typing import Any
 
@@ -11,6 +12,7 @@ from forwardpass.ingress.fronts.channel import Channel
 from forwardpass.ingress.fronts.wire import (
     INLINE_BYTES_MAX,
     OPENINGS_MAX,
+    SLOTS_MAX,
     Answered,
     Asked,
     BrokenWire,
@@ -28,11 +30,18 @@ from forwardpass.ingress.serving import Answering, Serving, Waiting
 STREAM_BYTES_MAX = 256 * 1024
 """Of one stream that may be on their way to a client; whoever makes it waits then."""
 
+REQUESTS_SPARE = 1024
+"""A front has one request of a connection at a time, but what it gave up may take a moment to end."""
+
 log = logging.getLogger("forwardpass.ingress")
 
 
 class Desk:
-    """Has the requests of a front begun where that can be, and else a task for each, as a connection would."""
+    """Has the requests of a front begun where that can be, and else a task for each, as a connection would.
+
+    Fronts read what strangers send: one that asks what no front asks, or for more than the limits let in, is not gone
+    on with. What one says of who asks (``peer``, ``subject``) is believed: it is where TLS ends.
+    """
 
     def __init__(self, channel: Channel, serving: Serving) -> None:
         self._channel = channel
@@ -42,10 +51,15 @@ class Desk:
         self._begun: dict[int, Waiting] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._windows: dict[int, _Window] = {}
+        limits = serving.limits
+        self._requests_max = 2 * limits.connections_max + REQUESTS_SPARE
+        self._large_bytes = 0  # of bodies in memory files
+        self._large_max = 2 * limits.bytes_in_flight_max
+        self._body_max = limits.body_bytes_max
         self._loop = asyncio.get_running_loop()
 
     def take(self, said: Asked | GivenUp | Taken, memory: int) -> None:
-        """Raises BrokenWire for a slot that was not told of."""
+        """Raises BrokenWire for what no front says; then it has not taken ``memory``."""
         if isinstance(said, Asked):
             self._asked(said, memory)
         elif isinstance(said, Taken):
@@ -68,9 +82,10 @@ class Desk:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _asked(self, asked: Asked, memory: int) -> None:
-        head, line = self._head(asked)
         begin, number = self._serving.begin, asked.number
-        if begin is not None and not asked.screens and memory < 0:
+        self._check(number, asked.received_s)
+        head, line = self._head(asked)
+        if begin is not None and not asked.screens and not asked.memory:
             try:
                 answering = begin(head, asked.body, asked.received_s, _Counter(self, number, line))
             except Exception as error:
@@ -82,7 +97,23 @@ class Desk:
             if answering is not None:
                 self.tell(number, answering)
                 return
-        self._run(number, self._answer(asked, _request(line, asked.body, asked.received_s), memory))
+        size = self._size(memory) if memory >= 0 else 0
+        self._large_bytes += size
+        self._run(number, self._answer(asked, _request(line, asked.body, asked.received_s), memory, size))
+
+    def _check(self, number: int, received_s: float) -> None:
+        if number in self._begun or number in self._running:
+            raise BrokenWire("two requests of one number")
+        if len(self._begun) + len(self._running) >= self._requests_max:
+            raise BrokenWire("more requests than a front may have")
+        if not 0.0 <= received_s <= self._serving.clock():
+            raise BrokenWire("a request of another time")
+
+    def _size(self, memory: int) -> int:
+        size = os.fstat(memory).st_size
+        if size > self._body_max or self._large_bytes + size > self._large_max:
+            raise BrokenWire("larger bodies than a front lets in")
+        return size
 
     def _head(self, asked: Asked) -> tuple[Head, Line]:
         line = asked.line
@@ -91,6 +122,8 @@ class Desk:
                 return self._heads[asked.slot]
             except KeyError:
                 raise BrokenWire("a head that was not told") from None
+        if not -1 <= asked.slot < SLOTS_MAX:
+            raise BrokenWire("a slot that there is not")
         head = Head(line.method, line.path, line.query, line.headers, 0, line.encoding, True, line.http_1_0, False)
         if asked.slot >= 0:
             self._heads[asked.slot] = (head, line)
@@ -133,10 +166,10 @@ class Desk:
         log.error("no answer was made", exc_info=error)
         self._channel.say(Ended(number, whole=False))
 
-    async def _answer(self, asked: Asked, http: HttpRequest, memory: int) -> None:
+    async def _answer(self, asked: Asked, http: HttpRequest, memory: int, size: int) -> None:
         serving, number = self._serving, asked.number
         try:
-            if memory >= 0:
+            if asked.memory:
                 http.body = await read_body(memory)
             if not asked.screens:
                 await self._give(number, await serving.respond(http))
@@ -145,6 +178,7 @@ class Desk:
             else:
                 await self._give(number, answer)
         finally:
+            self._large_bytes -= size
             if http.unpacked_bytes:
                 serving.in_flight.hold(-http.unpacked_bytes, http.peer)
 
@@ -216,6 +250,9 @@ class _Window:
         self._room: asyncio.Future[None] | None = None
 
     def taken(self, size: int) -> None:
+        """Raises BrokenWire for more than was sent."""
+        if not 0 <= size <= self._size:
+            raise BrokenWire("more of a stream was taken than was sent")
         self._size -= size
         if self._room is not None and self._size < STREAM_BYTES_MAX and not self._room.done():
             self._room.set_result(None)

@@ -1,6 +1,7 @@
 """A front's side: each request goes to the owner, and its answer comes back."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
@@ -26,6 +27,8 @@ from forwardpass.ingress.fronts.wire import (
 )
 from forwardpass.ingress.message import HttpAnswer, HttpRequest
 from forwardpass.ingress.serving import Asker, Waiting
+
+log = logging.getLogger("forwardpass.ingress")
 
 
 class NoAnswer(Exception):
@@ -115,15 +118,11 @@ class Link:
                 pieces.put(said)
                 if isinstance(said, Ended):
                     del self._streams[said.number]
-            case Ended() if (asker := self._begun.pop(said.number, None)) is not None:
-                asker.tell(_no_answer())
-            case Ended() | LetIn():
-                asked = self._asked.get(said.number)
-                if asked is not None and not asked.done():
-                    if isinstance(said, LetIn):
-                        asked.set_result(None)
-                    else:
-                        asked.set_exception(NoAnswer("the owner has no answer"))
+            case Ended():
+                self._unanswered(said.number, self._begun.pop(said.number, None))
+            case LetIn():
+                if (asked := self._asked.get(said.number)) is not None and not asked.done():
+                    asked.set_result(None)
             case Piece():
                 pass  # of what was given up
             case _:
@@ -137,8 +136,13 @@ class Link:
                 os.close(memory)
             return
         body: bytes | list[memoryview] | _Pieces = said.body
-        if memory >= 0:
-            body = [body_at(memory)]
+        if said.memory:
+            try:
+                body = [body_at(memory)]
+            except (OSError, ValueError) as error:
+                log.error("an answer could not be read", exc_info=error)
+                self._unanswered(number, asker)
+                return
         elif said.streams:
             body = self._streams[number] = _Pieces(number, self._taken, self.give_up)
         answer = HttpAnswer(said.status, body, said.content_type, said.headers, said.close)
@@ -146,6 +150,13 @@ class Link:
             asker.tell(answer)
         elif asked is not None:
             asked.set_result(answer)
+
+    def _unanswered(self, number: int, asker: Asker | None) -> None:
+        asked = self._asked.get(number)
+        if asker is not None:
+            asker.tell(_no_answer())
+        elif asked is not None and not asked.done():
+            asked.set_exception(NoAnswer("the owner has no answer"))
 
     def _row(self, said: Row) -> None:
         if said.opening is not None:

@@ -59,6 +59,7 @@ class FrontProcess:
         self._channel: Channel | None = None
         self._desk: Desk | None = None
         self._gone = asyncio.Event()
+        self._broken = ""
         self._ending = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -112,7 +113,8 @@ class FrontProcess:
                 process = await self._start(childs_end)
             self.pid = process.pid
             self._gone.clear()
-            self._channel = Channel(end, self._take, lambda error: self._gone.set())
+            self._broken = ""
+            self._channel = Channel(end, self._take, self._lost, asked=True)
             self._desk = self._make_desk(self._channel)
             self._channel.say(self._opening)
             watching = asyncio.create_task(self._watch(process))
@@ -126,7 +128,12 @@ class FrontProcess:
                 await self._leave(process)
                 self.pid = None
                 self._board.clear(self._opening.row)
-        return f"ended with status {process.returncode}"
+        return self._broken or f"ended with status {process.returncode}"
+
+    def _lost(self, error: Exception | None) -> None:
+        if isinstance(error, BrokenWire):
+            self._broken = f"said what no front says: {error}"
+        self._gone.set()
 
     async def _start(self, childs_end: socket.socket) -> asyncio.subprocess.Process:
         listener, board = self._sock.fileno(), self._board.descriptor
@@ -149,7 +156,7 @@ class FrontProcess:
             if now_s - before_s > 2 * LOOK_S:
                 seen_s = now_s
             before_s = now_s
-            seen_s = max(seen_s, self._board.beat_s(self._opening.row))
+            seen_s = max(seen_s, min(now_s, self._board.beat_s(self._opening.row)))
             ready = self.state is FrontState.READY
             if ready and not self._ending:
                 accepts = self._listeners.take_back if now_s - seen_s > SILENT_S else self._listeners.lend

@@ -142,7 +142,7 @@ class BrokenWire(Exception):
 
 
 class Received(NamedTuple):
-    """Whoever takes the descriptors closes them."""
+    """Whoever takes the descriptors closes them. The last may be missing: here there was no room for more."""
 
     messages: list[Said]
     descriptors: list[int]
@@ -174,12 +174,12 @@ def receive(end: socket.socket, buffer: bytearray) -> Received | None:
     try:
         if not size:
             return None
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if flags & socket.MSG_TRUNC:
             raise BrokenWire("a cut packet")
         with memoryview(buffer) as view:
             messages = _decode(view[:size])
         told = sum(isinstance(message, Asked | Answered) and message.memory for message in messages)
-        if told != len(descriptors):
+        if told < len(descriptors) or (told > len(descriptors) and not flags & socket.MSG_CTRUNC):
             raise BrokenWire("another number of memory files than were told of")
     except (msgspec.MsgspecError, BrokenWire) as error:
         for descriptor in descriptors:
