@@ -12,7 +12,7 @@ from forwardpass.batching.executor import Outcome, WorkerLost
 from forwardpass.batching.forecast import Forecast
 from forwardpass.batching.quarantine import Quarantine
 from forwardpass.batching.queue import Queue
-from forwardpass.batching.ticket import Item, Part
+from forwardpass.batching.ticket import Held, Item, Part
 from forwardpass.core.clock import FakeClock
 from forwardpass.core.errors import Code, Failure
 from forwardpass.core.pipeline import Batch
@@ -337,5 +337,39 @@ def test_a_worker_that_is_free_before_the_books_say_so_takes_what_is_urgent_at_o
             made.queue.put([urgent])
             await asyncio.wait_for(turns(), 5.0)
             assert made.executors[0].batches == [[b"x"], [b"x"], [b"x"], [b"urgent"]]
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_cannot_be_sent_for_a_defect_fails_by_itself() -> None:
+    class Defective(ScriptedExecutor):
+        def submit(self, items: Sequence[Item]) -> "asyncio.Future[Outcome]":
+            if items[0].columns[0] == b"defect":
+                raise TypeError
+            return ScriptedExecutor.submit(self, items)
+
+    async def run() -> None:
+        made = Bench(Batch(rows_max=1), 1, frozenset(), hold=False)
+        running = asyncio.create_task(made.batcher.run([Defective(made.clock)]))
+        assert await made.answers([item(data=b"defect"), item(data=b"fine")]) == [Code.INTERNAL, b"fine"]
+        assert [report.outcome for report in made.batcher.reports] == ["internal", "ok"]
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("pinned", "taken"), [(False, 8), (True, 16)])
+def test_what_only_one_worker_may_run_is_shared_with_no_other(pinned: bool, taken: int) -> None:
+    async def run() -> None:
+        async with bench(executors=2) as made:
+            for cost in (1.0, 4.0):
+                made.forecast.model.observe(cost, 0.010 * cost)
+            items = [item(key="key") for _ in range(16)]
+            for number, one in enumerate(items):
+                one.held = Held(0, number, start=True, end=False) if pinned else None
+            made.queue.put(items)
+            await turns()
+            assert len(made.executors[0].batches[0]) == taken
 
     asyncio.run(run())

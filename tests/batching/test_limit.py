@@ -38,21 +38,23 @@ def stepped(rows: int) -> float:
 
 
 class Traffic:
-    """Batches of one key: ``waiting`` rows or up to a third fewer wait each time; times are noisy."""
+    """Batches of one key: ``waiting`` rows or up to a third fewer wait each time, in requests of ``each``; times are noisy."""
 
-    def __init__(self, waiting: int, *, noise: float = 0.08, seed: int = 1, patience_s: float = 30.0) -> None:
+    def __init__(
+        self, waiting: int, *, each: int = 1, noise: float = 0.08, seed: int = 1, patience_s: float = 30.0
+    ) -> None:
         self.limit = Limit()
         self.changes: list[tuple[int, int]] = []
-        self._waiting, self._noise, self._patience_s = waiting, noise, patience_s
+        self._waiting, self._each, self._noise, self._patience_s = waiting, each, noise, patience_s
         self._chance = random.Random(seed)
         self._batches = 0
 
     def run(self, curve: Curve, batches: int) -> "Traffic":
         for _ in range(batches):
             waiting = max(1, round(self._waiting * self._chance.uniform(0.67, 1.0)))
-            rows = min(waiting, self.limit.rows)
+            rows = max(self._each, min(waiting, self.limit.rows) // self._each * self._each)
             seconds = curve(rows) * self._chance.lognormvariate(0.0, self._noise)
-            self.limit.observe(rows, rows, seconds, left_rows=waiting - rows, patience_s=self._patience_s)
+            self.limit.observe(rows, rows, seconds, left_rows=max(0, waiting - rows), patience_s=self._patience_s)
             self._batches += 1
             if not self.changes or self.changes[-1][1] != self.limit.settled:
                 self.changes.append((self._batches, self.limit.settled))
@@ -79,6 +81,23 @@ def test_within_200_batches_it_gets_nearly_all_done_that_any_size_could(curve: C
 ])  # fmt: skip
 def test_it_is_as_small_as_that_allows(curve: Curve, waiting: int, low: int, high: int) -> None:
     assert low <= Traffic(waiting).run(curve, 300).limit.settled <= high
+
+
+@pytest.mark.parametrize("each", [2, 5, 12, 16])
+@pytest.mark.parametrize(("curve", "low", "high"), [(table, 64, 128), (picture, 1, 16)])
+def test_requests_of_several_rows_are_learnt_from_too(each: int, curve: Curve, low: int, high: int) -> None:
+    """Where no batch comes about that is small enough to compare with, a larger one is tried."""
+    assert low <= Traffic(300, each=each).run(curve, 400).limit.settled <= high
+
+
+def test_a_model_that_got_faster_is_followed_by_requests_that_are_larger_than_the_limit() -> None:
+    traffic = Traffic(300).run(picture, 400)
+    assert traffic.limit.settled <= 2
+    slow = traffic.limit
+    for _ in range(1500):
+        rows = max(12, slow.rows // 12 * 12)
+        slow.observe(rows, rows, table(rows), left_rows=200, patience_s=30.0)
+    assert slow.settled >= 64
 
 
 @pytest.mark.parametrize(("first", "then", "low", "high"), [(picture, table, 64, 128), (table, picture, 1, 4)])
@@ -143,3 +162,11 @@ def test_it_says_why() -> None:
     assert Traffic(300).run(table, 300).limit.why.endswith("less done in batches of half as many")
     assert "more done in" in Traffic(300).run(picture, 200).limit.why
     assert "that callers give" in Traffic(300, patience_s=0.05, noise=0.02).run(text, 150).limit.why
+
+
+def test_it_says_when_a_size_is_only_tried() -> None:
+    traffic, whys = Traffic(300), set()
+    for _ in range(100):
+        limit = traffic.run(text, 1).limit
+        whys.add((limit.rows == limit.settled, limit.why.startswith("tried, ")))
+    assert whys == {(True, False), (False, True)}

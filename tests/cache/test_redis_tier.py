@@ -151,6 +151,66 @@ def test_what_somebody_else_put_there_is_no_answer(redis: RedisProcess) -> None:
     asyncio.run(run())
 
 
+def test_one_that_is_full_is_still_asked(redis: RedisProcess) -> None:
+    async def run() -> None:
+        tier, client = RedisTier(redis_client(redis.url)), Redis.from_url(redis.url)
+        async with tier.opened(), client:
+            await until(tier, away=False)
+            tier.keep("full", KEYS[0], kept(), 100.0, 60.0)
+            async with asyncio.timeout(PATIENT_S):
+                while not await client.exists(f"{PREFIX}full:{KEYS[0].hex()}"):
+                    await asyncio.sleep(0.01)
+            await client.config_set("maxmemory", 1)
+            try:
+                tier.keep("full", KEYS[1], kept(), 100.0, 60.0)
+                async with asyncio.timeout(PATIENT_S):
+                    while not tier.dropped:
+                        await asyncio.sleep(0.01)
+                assert not tier.away and list(await tier.find("full", KEYS[:2], 100.0)) == KEYS[:1]
+            finally:
+                await client.config_set("maxmemory", 0)
+
+    asyncio.run(run())
+
+
+def test_a_name_of_a_pipeline_is_no_pattern(redis: RedisProcess) -> None:
+    async def run() -> None:
+        tier = RedisTier(redis_client(redis.url))
+        async with tier.opened():
+            await until(tier, away=False)
+            tier.keep("p", KEYS[0], kept(), 100.0, 60.0)
+            await found(tier, KEYS[0])
+            assert [await tier.purge(name) for name in ("*", "?", "[p]", "p")] == [0, 0, 0, 1]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("said", [b"*0\r\n", b":7\r\n", b"$x\r\n", b"*1\r\n" * 5000, b"nonsense\r\n", b""])
+def test_what_is_no_redis_is_away_and_holds_nobody_up(said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while asked := await reader.read(65536):
+            for _ in range(asked.count(b"CLIENT")):
+                writer.write(b"+OK\r\n")
+            if b"PING" in asked:
+                writer.write(b"+PONG\r\n")
+            if b"MGET" in asked:
+                writer.write(said)
+                break
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        tier = RedisTier(redis_client(f"redis://127.0.0.1:{port}"), answer_s=PATIENT_S)
+        async with server, tier.opened():
+            for _ in range(2):  # and it is asked again when it seems to be back
+                await until(tier, away=False)
+                assert await tier.find("p", KEYS, 100.0) == {}
+                assert tier.away
+
+    asyncio.run(run())
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(Misconfigured) as refused:
         redis_client("http://nowhere")

@@ -41,6 +41,10 @@ def write_repository(root: Path) -> None:
     write_own(root / "short" / "1", OWN_MODEL + "\n[cache]\nttl_s = 0.2\n")
     write_own(root / "plain" / "1", OWN_MODEL)
     write_own(root / "rows" / "1", SHOUTING)
+    for name, more in (("bits", ""), ("nearly", "approximate = true\n")):
+        write_own(root / name / "1", OWN_MODEL + "\n[cache]\n" + more)
+        code = root / name / "1" / "steps.py"
+        code.write_text(code.read_text().replace("x.sum(axis=1)", "x.sum(axis=1) * (1.0 + len(x) * 1e-9)"))
     mean = root / "mean" / "1"
     mean.mkdir(parents=True)
     fixtures_onnx.mean_over_batch(mean / "model.onnx")
@@ -174,6 +178,15 @@ def test_what_guards_said_of_a_row_is_said_again_with_its_answer(cached: Server)
 def test_rows_that_depend_on_each_other_are_not_kept_and_the_status_says_why(cached: Server) -> None:
     assert cached.version("mean")["cache"].startswith("off: ")
     assert "cache" not in ask(cached, [[1.0, 2.0, 3.0, 4.0]], "mean").json
+
+
+def test_answers_whose_last_bits_batching_changes_are_kept_only_where_the_pipeline_says_so(cached: Server) -> None:
+    assert cached.version("bits")["cache"].startswith("off: batching changes the last bits of an answer (by ")
+    assert "cache" not in ask(cached, [[1.0, 2.0]], "bits").json["receipt"]
+    assert cached.version("nearly")["cache"] == "on"
+    replies = [ask(cached, [[1.0, 2.0]], "nearly") for _ in range(2)]
+    assert [use(reply) for reply in replies] == [(0, 0, 1), (1, 0, 0)]
+    assert replies[1].json["receipt"]["repeatable"] is False
 
 
 def test_the_operator_sees_what_is_kept_and_takes_it_away(cached: Server) -> None:

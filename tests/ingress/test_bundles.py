@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from tests.ingress.short_way import FAILS, NOTED, WAITS, Running, body_of, long_way, numbers, pipeline, request, running
 
+from forwardpass.admit.memory import MemoryStore
+from forwardpass.admit.quotas import Quotas
+from forwardpass.admit.rules import QuotaRule
 from forwardpass.core.caller import Caller
+from forwardpass.core.clock import monotonic_s
 from forwardpass.core.pipeline import Price, Queue
 from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.message import HttpRequest
@@ -229,6 +233,39 @@ async def test_an_answer_that_is_to_be_compressed_is(tmp_path: Path) -> None:
         clients = await asks.known(2, "Accept-Encoding: gzip")
         answers = await asks.together([(each, request(numbers([1, 2]), "Accept-Encoding: gzip")) for each in clients])
         assert [each.headers.get("content-encoding") for each in answers] == ["gzip", "gzip"]
+
+
+@in_loop
+async def test_a_client_that_accepts_coded_answers_is_in_a_bundle_all_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path, Edge(compress_bytes_min=16 * 1024)) as asks:
+        assert await asked(asks, [1.0, 2.0, 3.0], "Accept-Encoding: gzip, deflate") == [200] * 3
+        assert asks.sums.executed == [3]
+
+
+def limited(rule: QuotaRule) -> Edge:
+    return Edge(quotas=Quotas((rule,), MemoryStore(monotonic_s), lambda pipeline: True))
+
+
+@in_loop
+async def test_a_bundle_takes_of_quotas_what_its_members_take(tmp_path: Path) -> None:
+    async with running(tmp_path, limited(QuotaRule(tenant="*", requests_per_minute=1000, concurrent=50))) as asks:
+        clients = await asks.known(3)
+        answers = await asks.together([(each, request(numbers([1, 2]))) for each in clients])
+        left = int(answers[0].headers["ratelimit"].partition("r=")[2].partition(";")[0])
+        (after,) = await asks.together([(clients[0], request(numbers([1, 2])))])
+        assert (asks.sums.executed, [each.status for each in answers]) == ([3, 1], [200] * 3)
+        told = [int(part.partition(";")[0]) for part in after.headers["ratelimit"].split("r=")[1:]]
+        assert left - 1 in told, "the next request finds three fewer, and is one itself"
+
+
+@in_loop
+async def test_where_not_all_of_a_bundle_are_granted_as_many_are_answered_as_there_is_room_for(tmp_path: Path) -> None:
+    async with running(tmp_path, limited(QuotaRule(tenant="*", concurrent=2))) as asks:
+        clients = await asks.known(4)
+        answers = await asks.together([(each, request(numbers([1, 2]))) for each in clients])
+        assert sorted(each.status for each in answers) == [200, 200, 429, 429]
+        await asks.settled()
+        assert await asked(asks, [5.0, 6.0]) == [200, 200], "what was held is given back"
 
 
 class Door:

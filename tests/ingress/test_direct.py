@@ -144,9 +144,9 @@ async def test_a_compressed_answer_whose_client_leaves_is_written_down_once(tmp_
     header = "Accept-Encoding: gzip"
     async with running(tmp_path, Edge(compress_bytes_min=16)) as asks:
         for _ in range(20):
-            client = asks.client()
+            client, before = asks.client(), asks.server.requests
             client.send(request(numbers([1, 2]), header))
-            while not asks.server.running:
+            while asks.server.requests == before:
                 await asyncio.sleep(0)
             client.reset()
         await asks.settled()

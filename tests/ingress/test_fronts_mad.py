@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.ingress.http_wire import LIMITS, echo
@@ -70,7 +71,11 @@ def of_owner(respond: Respond, work: Callable[[socket.socket, list[object]], Awa
         end, fronts = pair()
         lost: list[object] = []
         desk: list[Desk] = []
-        channel = Channel(end, lambda *said: desk[0].take(*said), lost.append, asked=True)
+
+        def take(said: Any, memory: int) -> None:
+            desk[0].take(said, memory)
+
+        channel = Channel(end, take, lost.append, asked=True)
         desk.append(Desk(channel, Serving(respond, Table(routes_of("data")).family, SMALL, monotonic_s)))
         with fronts:
             await work(fronts, lost)

@@ -63,10 +63,10 @@ class Asked:
     def found(self) -> tuple[int, int, int]:
         return self.use.hit, self.use.joined, self.use.miss
 
-    def left(self) -> Sequence[Item]:
-        """It will have no answer."""
+    def leave(self) -> None:
+        """It will have no answer, and what runs for it in others' place is not to be."""
         assert self.ticket.sharing is not None
-        return self.ticket.sharing.left()
+        self.running = [*self.running, *self.ticket.sharing.left()]
 
     async def answer(self) -> list[bytes] | Code:
         """Its rows' bytes, or the code that it, or its first row that failed, failed with."""
@@ -120,7 +120,8 @@ class CacheBench:
 
     async def leave(self, asked: Asked, failure: Failure | None = None) -> None:
         asked.ticket.finish(failure or Failed(Code.CANCELLED, "the caller went away"))
-        self.queue.discard([*asked.running, *asked.left()])
+        asked.leave()
+        self.queue.discard(asked.running)
         await turns()
 
     async def release(self) -> None:

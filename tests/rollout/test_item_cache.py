@@ -122,6 +122,7 @@ def test_what_fails_as_a_whole_whoever_runs_it_is_not_run_for_each_of_a_thousand
         several = await made.ask(b"x", b"y")
         await made.release()
         await made.leave(first)
+        await made.release()  # of "y"
         await made.release()
         await made.leave(second)
         assert [await each.answer() for each in (first, second, *others)] == [Code.STEP_FAILED] * 9
@@ -170,7 +171,7 @@ def test_a_leader_that_is_cancelled_is_not_counted_as_one_that_failed() -> None:
 def test_one_who_leaves_as_it_is_told_takes_nobody_with_it() -> None:
     async def run(made: CacheBench) -> None:
         _, leaving, *others = [await made.ask(b"x") for _ in range(4)]
-        leaving.ticket.then = lambda ticket: leaving.left()
+        leaving.ticket.then = lambda ticket: leaving.leave()
         await made.release()
         assert [await each.answer() for each in others] == [[b"x"]] * 2
 

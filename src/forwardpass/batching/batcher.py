@@ -80,7 +80,7 @@ class Batcher:
         )  # fmt: skip
         try:
             future = executor.submit(items)
-        except KeyError as error:  # a defect of ours: they are told as of one that comes later
+        except Exception as error:  # a defect of ours: they are told as of one that comes later
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
         return self._learning.sent(items, future, report, together=taken.together)

@@ -268,6 +268,8 @@ class Limits:
         self.rows = batch.rows_cut
         self._written = None if batch.rows_max == "auto" else Written(batch.rows_max)
         self._learnt: dict[Hashable, Limit] = {}
+        self._last: Limit | None = None  # that somebody asked for, and by which key: most often the next one, too
+        self._last_key: Hashable = None
 
     def observe(
         self, key: Hashable, rows: int, cost: float, seconds: float, *, left_rows: int, patience_s: float
@@ -280,14 +282,16 @@ class Limits:
     def of(self, key: Hashable) -> Limit | Written:
         if self._written is not None:
             return self._written
-        return self._learn(key)
+        limit = self._last if self._last is not None and key == self._last_key else self._learn(key)
+        self.rows = limit.rows
+        return limit
 
     def _learn(self, key: Hashable) -> Limit:
         limit = self._learnt.pop(key, None) or Limit()
-        self._learnt[key] = limit
+        self._learnt[key] = self._last = limit
+        self._last_key = key
         if len(self._learnt) > KEYS_MAX:
             del self._learnt[next(iter(self._learnt))]
-        self.rows = limit.rows
         return limit
 
 

@@ -279,6 +279,8 @@ class WorkerProcess:
         running = self._running.pop(batch)
         if running is None or self.loaded is None:
             raise wire.WireError("an answer to a batch that was not sent")
+        if running.future.done():  # the version is being unloaded
+            return self._notify()
         try:
             running.future.set_result(outcome_of(frame, running.items, self.loaded.signature.outputs))
         except wire.WireError:

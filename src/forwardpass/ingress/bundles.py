@@ -11,17 +11,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from forwardpass.admit.quotas import Admission
 from forwardpass.batching.ticket import Ticket
 from forwardpass.core.caller import Caller
 from forwardpass.core.clock import Clock, RandomIds
-from forwardpass.core.errors import Code, Failure
+from forwardpass.core.errors import Code, Failure, Refused
+from forwardpass.core.off_loop import at_once
 from forwardpass.core.request import Answer, Request
 from forwardpass.core.timeline import Timeline
 from forwardpass.ingress.dialects.envelope import answer_headers
 from forwardpass.ingress.dialects.v2_repeated import Repeated, texts_of
+from forwardpass.ingress.edge import Edge
 from forwardpass.ingress.framing import Head, opening_of
 from forwardpass.ingress.inference import Inference
-from forwardpass.ingress.serving import Asker, Waiting
+from forwardpass.ingress.message import HttpAnswer
+from forwardpass.ingress.serving import Answering, Asker, Waiting
 from forwardpass.pipeline.begun import Begun, begin
 from forwardpass.pipeline.handle import Handle
 from forwardpass.rollout.variant import Variant
@@ -63,6 +67,7 @@ class Alone(Protocol):
 
     handle: Handle
     inference: Inference
+    edge: Edge
     clock: Clock
     ids: RandomIds
 
@@ -75,6 +80,9 @@ class Alone(Protocol):
     def gone(self, variant: Variant, caller: Caller, member: Member) -> None:
         """It left before it was told."""
 
+    def coded(self, member: Member, answer: HttpAnswer) -> Answering:
+        """An answer as its client accepts it."""
+
 
 class Bundle:
     """Members of one pass, until they are told."""
@@ -85,6 +93,7 @@ class Bundle:
         self._repeated = repeated
         self._caller = caller
         self._begun: Begun | None = None
+        self._admission: Admission | None = None
         self._waiting = 0
         self.members: list[Member] = []
         self.texts: list[bytes] = []
@@ -124,6 +133,8 @@ class Bundle:
         column = None if variant.ended else self._repeated.rows(self.texts)
         if column is None:
             return False
+        if not self._admitted():
+            return False
         request = Request("", [column], count, Timeline(self.members[0].received_s), caller=self._caller)
         request.timeline.decoded = direct.clock()
         variant.enter(count)
@@ -135,9 +146,31 @@ class Bundle:
             if not isinstance(error, Failure):
                 _log.exception("a bundle could not be begun")
             variant.exit(count)
+            self._undo()
             return False
         self._begun.ticket.then = self._ended
         return True
+
+    def _admitted(self) -> bool:
+        """Take of the caller's quotas for all at once; where that is not granted each asks for itself."""
+        quotas, caller, pipeline = self._direct.edge.quotas, self._caller, self._variant.version.pipeline
+        if quotas is None:
+            return True
+        if quotas.by_work(caller, pipeline):
+            return False
+        admission = quotas.admission(caller, sum([len(member.body) for member in self.members]), len(self.members))
+        try:
+            at_once(admission.enter(pipeline))
+        except Refused:
+            return False
+        self._admission = admission
+        return True
+
+    def _undo(self) -> None:
+        """Each asks for itself."""
+        if self._admission is not None:
+            self._admission.undo()
+            self._admission = None
 
     def _ended(self, ticket: Ticket) -> None:
         begun = self._begun
@@ -154,7 +187,10 @@ class Bundle:
             _log.exception("a bundle could not be told")
             told = False
         if not told:
+            self._undo()
             self._each(self._alone)
+        if self._admission is not None:
+            self._admission.leave()
         self._variant.exit(len(self.members))  # not before: a version that drains waits for those that run again
         self.members = []  # they hold this
 
@@ -166,13 +202,19 @@ class Bundle:
         version, members = self._variant.version, self.members
         ids = self._direct.ids.some(len(members))
         texts = texts_of(answer, version, ids)
-        opening = opening_of(answer_headers(ids[0], version)[1:])
+        headers = answer_headers(ids[0], version)[1:]
+        if self._admission is not None:
+            headers += self._admission.standings.headers(openai=False)
+        opening, coded_min = opening_of(headers), self._direct.edge.compress_bytes_min
         left = [member.left for member in members]
         begun.close_alike(ids, [member.received_s for member in members], left)
         for member, id, text in zip(members, ids, texts, strict=True):
             if not member.left:
                 try:
-                    member.asker.tell_row(opening, id, text)
+                    if coded_min and len(text) >= coded_min:
+                        member.asker.tell(self._direct.coded(member, opening.answer(id, text)))
+                    else:
+                        member.asker.tell_row(opening, id, text)
                 except Exception:  # a border: what is in the books is not run again
                     _log.exception("an answer could not be told")
         return True

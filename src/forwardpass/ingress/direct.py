@@ -54,14 +54,16 @@ class Asked:
         assert self.match is not None, "it has a dialect"
         return self.match.route
 
-    def __init__(self, match: Match | None, dialect: Dialect | None, head: Head, quiet: bool) -> None:
+    def __init__(
+        self, match: Match | None, dialect: Dialect | None, head: Head, *, quiet: bool = False, short: bool = False
+    ) -> None:
         self.match = match
         self.dialect = dialect
         self.pipeline = "" if match is None else match.pipeline
         self.number = None if match is None else match.number
         self.limits = not LIMITING.isdisjoint(head.headers)
         self.quiet = quiet
-        self.short = quiet and not self.limits and not head.query and not head.http_1_0
+        self.short = short and not self.limits and not head.query and not head.http_1_0
         self.caller: Caller | None = None
         self.changes = -1
         self.repeated: Repeated | None = None
@@ -155,6 +157,11 @@ class Direct:
         self.plane.mark(answer, http, route, route.family, id, None)
         member.asker.tell(answer)
 
+    def coded(self, member: Member, answer: HttpAnswer) -> Answering:
+        """An answer as the client of a member accepts it."""
+        http = member.asker.request(member.head, member.body, member.received_s)
+        return _compressed(answer, http) if self.edge.compresses(answer, http) else answer
+
     def gone(self, variant: Variant, caller: Caller, member: Member) -> None:
         """A member of a bundle left before it was told."""
         self._entry(variant, caller, self.ids.next(), member).close(asyncio.CancelledError())
@@ -168,11 +175,11 @@ class Direct:
         if found is not None:
             with suppress(Refused):
                 self.edge.origins.check(http.headers, http.peer)
-                quiet = b"traceparent" not in http.headers and b"x-request-id" not in http.headers
-                quiet = quiet and self.edge.quiet and not self.edge.origins.headers(http.headers)
-                quiet = quiet and not (self.edge.compress_bytes_min and b"accept-encoding" in http.headers)
-                return Asked(*found, head, quiet)
-        return Asked(None, None, head, False)
+                plain = b"traceparent" not in http.headers and b"x-request-id" not in http.headers
+                plain = plain and self.edge.rates is None and not self.edge.origins.headers(http.headers)
+                weighed = b";" in http.headers.get(b"accept-encoding", b"")  # by it any answer may have to be coded
+                return Asked(*found, head, quiet=plain and self.edge.quotas is None, short=plain and not weighed)
+        return Asked(None, None, head)
 
     def _caller(self, asked: Asked, http: HttpRequest) -> Caller | None:
         """Who asks, and may; None where that is not known at once."""

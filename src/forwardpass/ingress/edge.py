@@ -110,11 +110,6 @@ class Edge:
         """Whether others must be asked what callers may still take."""
         return self.quotas is not None and self.quotas.store.waits
 
-    @property
-    def quiet(self) -> bool:
-        """Whether ``mark`` says only what a request's headers decide."""
-        return self.rates is None and self.quotas is None
-
     def watch(self, answer: HttpAnswer, caller: Caller) -> None:
         """Have an answer that is a stream end, with a last event that says why, once its caller is known no more."""
         if self.identity is not None and isinstance(answer.body, AsyncIterator):

@@ -74,9 +74,10 @@ class Fleet:
                 raise _shutting_down()
             if version.number in self._routes.numbers(version.pipeline):
                 raise Refused(Code.CONFLICT, f"{version.pipeline} version {version.number} is loaded already")
-            version = await self._laid_out(version)
-            if self._closing:
-                raise _shutting_down()
+            if not version.definition.workers.count:
+                version = await self._laid_out(version)
+                if self._closing:
+                    raise _shutting_down()
             threads = max(1, self._threads // version.definition.workers.count)
             variant = Variant(
                 version, threads=threads, clock=self._clock, make_worker=self._make_worker, shelves=self.shelves
