@@ -140,7 +140,7 @@ class Limit:
             self._end_trial()
         elif self._tries >= 2 * KNOWN_BATCHES:
             self._end_trial()
-            if size < self._size:
+            if size < max(self._lately):
                 self._none_smaller_until = self._batches + FRESH_BATCHES
             else:
                 self._rests_until = self._batches + FRESH_BATCHES
