@@ -39,7 +39,8 @@ examples: setup ## the example pipelines, into examples/.work/models
 
 # How HTTP, its limits, streams and the drain fare where several processes listen.
 FRONTED := $(addprefix tests/,ingress/test_http_connection.py ingress/test_http_screen.py ingress/test_in_flight.py \
-  e2e/test_transport.py faults/test_fault_shutdown.py)
+  e2e/test_transport.py faults/test_fault_shutdown.py) \
+  -k "not (asyncio or unix_socket or operator or rebound or s7_ or honest)" # these meet no front, or only what is the owner's
 
 # A file stays with one of the two; what measures time or loads the machine is marked "alone" and runs by itself.
 test: setup ## every test

@@ -26,6 +26,7 @@ REPEATED = 64
 """Bodies that are sent again and again where all are to be known."""
 WORDS = "the quick brown fox jumps over one lazy dog and then it runs away the quick brown fox jumps over"
 TABULAR = '[[steps]]\nuse = "model"\nengine = "onnxruntime"\nfile = "model.onnx"\n'
+SECTION = "\n[cache]\nbytes_max = 16777216\napproximate = true\n"
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -70,10 +71,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         work = Path(scratch)
         servers = []
-        for name, section in (("plain", ""), ("cached", "\n[cache]\nbytes_max = 16777216\n")):
+        for name, section in (("plain", ""), ("cached", SECTION)):
             write(work / name, section)
             servers.append(stack.enter_context(serving(work / name, data=work / f"data-{name}")))
         plain, cached = servers
+        for load in (EMBEDDING, SMALL):
+            if (said := cached.version(load.pipeline)["cache"]) != "on":
+                sys.exit(f"{load.pipeline} keeps no answers: {said}")
         for load in (EMBEDDING, SMALL):
             figures += compared(load, plain, cached, arguments.rounds, arguments.seconds)
         figures.append(partly_known(cached))

@@ -66,7 +66,10 @@ def chosen(name: str, file: Path, batch: Arrays, rounds: int) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copyfile(file, Path(folder) / "m.onnx")
         step = Step("model", {"engine": "auto", "file": "m.onnx", "tolerance": TOLERANCE})
-        plan = build(Version(name, 1, "0" * 64, folder, Pipeline((step,), batch=Batch(tolerance=1.0))), threads=CORES)
+        plan = build(
+            Version(name, 1, "0" * 64, folder, Pipeline((step,), batch=Batch(tolerance=TOLERANCE["absolute"]))),
+            threads=CORES,
+        )
         tried(plan.unguarded(), 32)
         settings = dict(plan.settings[0])
         for line in settings.pop("auto"):

@@ -71,6 +71,12 @@ def _executions(server: Server) -> int:
     return sum(int(float(line.split()[-1])) for line in lines if line.startswith("forwardpass_executions_total{"))
 
 
+def _memory_mb(pid: int) -> str:
+    told = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    resident, own = (int(told[name].split()[0]) / 1000 for name in ("Rss", "Private_Dirty"))
+    return f"{resident:.0f} MB resident, {own:.0f} MB of it its own"
+
+
 def measure(work: Path, rounds: int, seconds: float) -> dict[int, Found]:
     write_tabular(work / "tabular.onnx")
     row = {"name": "x", "datatype": "FP32", "shape": [1, 30], "data": [round(0.1 * n, 1) for n in range(30)]}
@@ -86,6 +92,8 @@ def measure(work: Path, rounds: int, seconds: float) -> dict[int, Found]:
         for server in servers.values():
             wait_until(lambda server=server: all(front["state"] == "ready" for front in server.status()["fronts"]))
             Found().take(server, body, 1.0)
+        for front in servers[2].status()["fronts"]:
+            print(f"a front's memory: {_memory_mb(front['pid'])}")
         for _ in range(rounds):
             for fronts, server in servers.items():
                 found[fronts].take(server, body, seconds)

@@ -91,7 +91,7 @@ VARIANTS = (
     Variant({"auth.required": "true"}, keyed=True, names=("identity",)),
     Variant({"limits.requests_per_minute": 10_000_000}, names=("rate",)),
     Variant({"run.receipts_kept": 0}, names=("unkept",)),
-    Variant(pipeline=PIPELINE + "\n[cache]\nenabled = true\n", names=("cache",)),
+    Variant(pipeline=PIPELINE + "\n[cache]\napproximate = true\n", names=("cache",)),
 )
 SAYS = {
     "plain": "V2 JSON, one row, 16 connections: all stages",

@@ -99,7 +99,7 @@ class Found:
             for cell in life.get("closed", ()):
                 if cell["failures"]:
                     lines.append(f"{where}, {cell['connections']} connections: {cell['failures']} requests failed")
-                elif not cell["valid"]:
+                elif not cell["valid"] and not life["failed"]:
                     lines.append(f"{where}, {cell['connections']} connections: fewer answers than connections")
             for cell in life.get("open", ()):
                 if cell["failures"]:

@@ -54,7 +54,8 @@ def module(name: str, program: str, workload: str, port: int, layout: Layout, *a
 
 
 def mosec(workload: str, port: int, layout: Layout) -> Launch:
-    return script("mosec", workload, port, layout, "--address", "127.0.0.1", "--port", str(port))
+    where = ("--address", "127.0.0.1", "--port", str(port))
+    return script("mosec", workload, port, layout, *where, "--timeout", "30000")  # ms; 3 s are few for 64 at once
 
 
 def fastapi(workload: str, port: int, layout: Layout) -> Launch:

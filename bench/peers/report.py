@@ -128,6 +128,8 @@ def _with_spread(rounds: Rounds) -> str:
     value = middle(rounds)
     if value is None:
         return "–"
+    if len(rounds) == 1:
+        return f"{value:,.0f}"
     return f"{value:,.0f} ± {(max(rounds.values()) - min(rounds.values())) / 2 / value:.0%}"
 
 

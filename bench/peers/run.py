@@ -30,6 +30,7 @@ from bench.peers.peer import Peer  # noqa: E402
 from bench.peers.registry import ALL  # noqa: E402
 
 OUTPUT = models.WORK / "peers.json"
+HUNG_S = 30.0  # who did not start within so long is not waited for again
 
 
 def main() -> None:
@@ -169,7 +170,8 @@ class Run:
             for each in self.found["lives"]
             if (each["workload"], each["peer"]) == (life.workload, life.peer.name) and each["round"] < life.round
         ]
-        return "it has not started before" if any("cold_s" not in each for each in before) else ""
+        hung = any("cold_s" not in each and each["lasted_s"] > HUNG_S for each in before)
+        return "it has not started in a round before" if hung else ""
 
 
 def _probe_line(probed: Mapping[str, Any]) -> str:

@@ -201,7 +201,7 @@ def test_a_client_that_has_more_to_do_than_a_core_can_says_so() -> None:
     """16 MB an answer: the server hands it to the system, the client gathers it piece by piece."""
     large = b"HTTP/1.1 200 OK\r\nContent-Length: 16000000\r\n\r\n" + bytes(16_000_000)
     with answering(answer=large) as port:
-        offered = offer(port, [REQUEST], rate_per_s=200, seconds=0.5, connections=4)
+        offered = offer(port, [REQUEST], rate_per_s=100, seconds=0.3, connections=4, leave_s=0.5)
     assert offered.busy_share > 0.9
     assert not offered.valid
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from bench.peers import environments, networks
 from bench.peers.forms import FORMS, HEADER_LENGTH, numbers
 from bench.peers.forwardpass import configuration
-from bench.peers.models import WORKLOADS
+from bench.peers.measure import with_layout
+from bench.peers.models import TOKENS, VARIANTS, WORKLOADS, inputs, row, sentence, token_ids
 from bench.peers.peer import Layout, Peer
 from bench.peers.registry import ALL
 from bench.peers.triton import configuration as triton
@@ -84,6 +86,38 @@ def test_triton_runs_a_cascade_as_an_ensemble_of_its_networks(tmp_path: Path) ->
     made = triton.write_repository("cascade", Layout(2, 1, 7), tmp_path, python=False)
     assert sorted(folder.name for folder in made.iterdir()) == ["cascade", "first", "second"]
     assert 'platform: "ensemble"' in (made / "cascade" / "config.pbtxt").read_text()
+
+
+@pytest.mark.parametrize("workload", ["tabular", "tabular_binary", "cascade", "sentence", "image", "jpeg"])
+def test_no_two_requests_of_a_workload_are_the_same(workload: str) -> None:
+    form = FORMS[WORKLOADS[workload].forms[0]]
+    assert len({form(inputs(workload, variant)).body for variant in range(VARIANTS)}) == VARIANTS == 32
+
+
+def test_every_peer_is_asked_the_same_numbers_whatever_its_form() -> None:
+    given = inputs("tabular", 7)
+    (tensor,) = json.loads(FORMS["v2"](given).body)["inputs"]
+    assert tensor["data"] == json.loads(FORMS["record"](given).body)["x"]
+    assert np.array_equal(np.frombuffer(FORMS["floats"](given).body, "<f4"), np.array(tensor["data"], "f4"))
+
+
+def test_the_sentences_are_words_of_one_token_each(tmp_path: Path) -> None:
+    networks.write_tokenizer(tmp_path / "tokenizer.json")
+    assert {token_ids(sentence(variant), tmp_path)["input_ids"].shape for variant in range(VARIANTS)} == {(1, TOKENS)}
+
+
+def test_a_cascade_has_rows_that_its_first_network_is_sure_about_and_others(tmp_path: Path) -> None:
+    networks.write_first(tmp_path / "first.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "first.onnx", providers=["CPUExecutionProvider"])
+    (first,) = session.run(None, {"x": np.concatenate([row(variant) for variant in range(VARIANTS)])})
+    assert 8 <= (abs(first - 0.5) < networks.UNSURE).sum() <= 24
+
+
+def test_a_peer_with_several_layouts_is_measured_in_the_one_that_did_best() -> None:
+    peer = next(each for each in ALL if each.name == "triton")
+    (other,) = peer.tried["tabular"]
+    better = with_layout(peer, {"workload": "tabular", "best": asdict(other)})
+    assert (better.layouts["tabular"], better.layouts["minilm"]) == (other, peer.layouts["minilm"])
 
 
 def test_tensors_are_json_of_the_open_inference_protocol() -> None:

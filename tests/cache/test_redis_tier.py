@@ -178,6 +178,7 @@ def test_a_name_of_a_pipeline_is_no_pattern(redis: RedisProcess) -> None:
         tier = RedisTier(redis_client(redis.url))
         async with tier.opened():
             await until(tier, away=False)
+            await tier.purge("")
             tier.keep("p", KEYS[0], kept(), 100.0, 60.0)
             await found(tier, KEYS[0])
             assert [await tier.purge(name) for name in ("*", "?", "[p]", "p")] == [0, 0, 0, 1]

@@ -89,6 +89,16 @@ def test_a_choice_that_was_made_is_not_made_again(tmp_path: Path, known: dict[st
     np.testing.assert_allclose(answer(plan, rows), answer(plan_of(tmp_path), rows), atol=1e-6)
 
 
+def test_what_reads_other_shapes_from_the_file_is_not_taken(tmp_path: Path) -> None:
+    """Openvino follows the shape through Abs, onnxruntime does not: loaded by it, the version would be another."""
+    nodes = [models.node("Shape", "x", "s"), models.node("Abs", "s", "t"), models.node("Reshape", "x t", "y")]
+    models.write(tmp_path / "m.onnx", nodes, [("x", models.FLOAT, ("N", 4))], [("y", models.FLOAT, ("A", "B"))], {})
+    plan = plan_of(tmp_path)
+    tried(plan, 32, clock=even_s)
+    assert plan.settings[0]["engine"] == "onnxruntime"
+    assert "openvino fp32, 1 thread: reads other inputs or outputs from the model file" in plan.settings[0]["auto"]
+
+
 def test_where_a_worker_ended_by_trying_the_reference_stays(tmp_path: Path) -> None:
     models.network(tmp_path / "m.onnx")
     plan = plan_of(tmp_path, threads=2)

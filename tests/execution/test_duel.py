@@ -58,6 +58,13 @@ def test_a_slow_model_has_three_turns_and_no_more() -> None:
     assert time.now_s <= 100.0 * (2 + 3 * 2)  # two to find out how long a turn is
 
 
+def test_what_is_far_slower_has_one_turn() -> None:
+    time = Time()
+    gain = duel(Slow(time, {2: 1.0}), Slow(time, {2: 50.0}), Asked([ROWS]), time, 1.0)
+    assert gain.together == pytest.approx(0.02)
+    assert time.now_s <= 1.0 * 2 + 1.0 + 50.0
+
+
 def test_what_an_engine_is_given_is_heard_once() -> None:
     listening = Listening()
     listening.engine = FakeEngine()

@@ -96,13 +96,19 @@ def with_settings(**settings: Any) -> Loaded:
         with_settings(optimization="most"),
         msgspec.structs.replace(LOADED, settings=[{"engine": "onnxruntime", "threads": 2}]),
         msgspec.structs.replace(LOADED, settings=[]),
-        msgspec.structs.replace(LOADED, workers=0),
-        msgspec.structs.replace(LOADED, workers=1_000_000),
     ],
 )
 def test_what_no_load_of_the_version_can_have_found_is_found_out_again(tmp_path: Path, loaded: Loaded) -> None:
     FirstLoad(version(tmp_path), 2).found(loaded)
     assert known(FirstLoad(version(tmp_path), 2)) is None
+
+
+@pytest.mark.parametrize("workers", [0, 3, 1_000_000])
+def test_a_number_of_workers_that_the_threads_do_not_allow_is_found_out_again(tmp_path: Path, workers: int) -> None:
+    """Three workers of one thread are what a start with three threads found, and left to one with two."""
+    FirstLoad(version(tmp_path, count=0), 2).found(msgspec.structs.replace(LOADED, workers=workers))
+    assert known(FirstLoad(version(tmp_path, count=0), 2)) is None
+    assert known(FirstLoad(version(tmp_path, count=3), 2)) is not None
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ async def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path, m
 
 
 @asynccontextmanager
-async def ended_at_first(folder: Path, **options: Any) -> AsyncIterator[WorkerProcess]:
+async def ended_at_first(folder: Path, *, count: int = 1, **options: Any) -> AsyncIterator[WorkerProcess]:
     """A worker whose first process is killed before it can load."""
     orders: list[Order] = []
 
@@ -152,9 +152,9 @@ async def ended_at_first(folder: Path, **options: Any) -> AsyncIterator[WorkerPr
 
     models.identity(folder / "m.onnx")
     step = Step("model", {"file": "m.onnx", **options})
-    version = Version("p", 1, "0" * 64, str(folder), Pipeline((step,)))
-    made = WorkerProcess(version, 0, threads=1, clock=Time(), begin=begin)
-    made.first = FirstLoad(version, 1)
+    version = Version("p", 1, "0" * 64, str(folder), Pipeline((step,), workers=Workers(count=count)))
+    made = WorkerProcess(version, 0, threads=2, clock=Time(), begin=begin)
+    made.first = FirstLoad(version, 2)
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -167,6 +167,15 @@ async def test_a_worker_that_ends_while_it_tries_engines_is_followed_by_one_that
     async with ended_at_first(tmp_path, engine="auto", tolerance={"absolute": 0.1}) as made:
         loaded = await made.first_load()
         assert loaded.settings[0]["auto"][1:] == ["others are not tried: a worker ended when they were"]
+
+
+async def test_a_worker_that_ends_while_it_tries_layouts_is_followed_by_one_that_does_not(tmp_path: Path) -> None:
+    async with ended_at_first(tmp_path, count=0, engine="onnxruntime") as made:
+        loaded = await made.first_load()
+        assert (loaded.workers, loaded.layout.partition(": ")[2]) == (
+            1,
+            "others are not tried: a worker ended when they were",
+        )
 
 
 async def test_a_worker_that_ends_in_a_first_load_that_tries_nothing_fails_the_load(tmp_path: Path) -> None:

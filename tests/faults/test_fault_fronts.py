@@ -28,8 +28,8 @@ def all_ready(server: Server) -> bool:
     return all(front["state"] == "ready" for front in fronts(server))
 
 
-def send(connection: HTTPConnection, number: float = 1.0) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [number, 2.0, 3.0, 4.0]}
+def send(connection: HTTPConnection, number: float = 1.0, rows: int = 1) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 4], "data": [number, 2.0, 3.0, 4.0] * rows}
     connection.request("POST", "/v2/models/same/infer", json.dumps({"inputs": [tensor]}))
 
 
@@ -176,6 +176,28 @@ def test_requests_of_a_front_that_died_are_given_up(server: Server) -> None:
         wait_until(lambda: server.status()["running"] == CONNECTIONS - lost["connections"])
     wait_until(lambda: server.status()["running"] == 0)
     assert server.status()["cancelled"] - before >= lost["connections"]
+
+
+def test_of_fronts_that_died_nothing_stays_open(server: Server) -> None:
+    folder = f"/proc/{server.process.pid}/fd"
+    before, deaths = len(os.listdir(folder)), sum(front["deaths"] for front in fronts(server))
+    with opened(server) as connections, held(server):
+        for connection in connections[:8]:
+            send(connection, rows=4096)  # each body is in a memory file
+        wait_until(lambda: server.status()["running"] == 8)
+        for front in fronts(server):
+            os.kill(front["pid"], signal.SIGKILL)
+        wait_until(lambda: sum(front["deaths"] for front in fronts(server)) == deaths + FRONTS)
+    wait_until(lambda: all_ready(server) and len(os.listdir(folder)) == before)
+
+
+def test_pages_and_metrics_are_there_through_every_front(server: Server) -> None:
+    with opened(server) as connections:
+        for path in ("/docs", "/openapi.json", "/v2/models/same"):
+            for connection in connections:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                assert answer.status == 200 and answer.read()
 
 
 def test_a_front_that_stands_still_is_stepped_in_for_and_begun_anew(server: Server) -> None:

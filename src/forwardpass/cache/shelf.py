@@ -55,28 +55,35 @@ class Shelf:
 
     def keep(self, key: bytes, kept: Kept, now: float) -> None:
         """Keep it; others go for it. One that alone is too large, or too old, is not kept."""
-        if key in self._entries:
+        entries, size = self._entries, kept.bytes_total
+        if key in entries:
             self._drop(key)
-        size = kept.bytes_total
         if size > self._entry_bytes_max or now - kept.made_s >= self.ttl_s:
             return
-        self._sweep(now)
+        for _ in range(min(SWEPT, len(entries))):
+            oldest = next(iter(entries))
+            if now - entries[oldest].made_s < self.ttl_s:
+                break
+            self.expired += 1
+            self._drop(oldest)
         while self.bytes + size > self._bytes_max:
             self.evict()
-        self._entries[key] = kept
+        entries[key] = kept
         self.bytes += size
         self._shelves.took(size)
 
     def evict(self) -> None:
         """The one that nobody asked for the longest goes."""
         self.evicted += 1
-        self._drop(next(iter(self._entries)))
+        _, gone = self._entries.popitem(last=False)
+        self.bytes -= gone.bytes_total
+        self._shelves.bytes -= gone.bytes_total
 
     def clear(self) -> int:
         """All go, and what is being computed now is not kept either; returns how many those were."""
         count = len(self._entries)
         self._entries.clear()
-        self._shelves.took(-self.bytes)
+        self._shelves.bytes -= self.bytes
         self.bytes = 0
         self.purges += 1
         return count
@@ -90,18 +97,10 @@ class Shelf:
         """When the oldest was made, of those LOOKED_AT that nobody asked for the longest."""
         return min([kept.made_s for kept in islice(self._entries.values(), LOOKED_AT)], default=None)
 
-    def _sweep(self, now: float) -> None:
-        for _ in range(min(SWEPT, len(self._entries))):
-            key = next(iter(self._entries))
-            if now - self._entries[key].made_s < self.ttl_s:
-                return
-            self.expired += 1
-            self._drop(key)
-
     def _drop(self, key: bytes) -> None:
         size = self._entries.pop(key).bytes_total
         self.bytes -= size
-        self._shelves.took(-size)
+        self._shelves.bytes -= size
 
 
 class Shelves:

@@ -105,6 +105,8 @@ def _runtime() -> Any:
         import openvino
     except ImportError as error:
         text = "the engine openvino is not installed: pip install 'forwardpass[openvino]'"
+        if not isinstance(error, ModuleNotFoundError):  # a part of it did not fit into the memory limit, for one
+            text = "the engine openvino is installed, but cannot be imported here"
         raise Misconfigured(Code.RUNTIME_MISSING, text, detail=str(error)) from error
     finally:
         if first:

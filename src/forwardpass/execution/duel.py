@@ -8,6 +8,7 @@ from forwardpass.engines.protocol import Arrays, End, Engine, Event, ModelFile, 
 
 ROUNDS_MIN = 3
 ROUNDS_MAX = 25
+HOPELESS = 4.0  # times as slow in every turn so far: no more are needed
 TURN_MIN_S = 0.002  # a quicker work is repeated until its turn takes so long
 
 
@@ -66,13 +67,17 @@ def answers_of(engine: Engine, works: Sequence[Arrays]) -> list[Arrays]:
 
 
 def duel(first: Engine, second: Engine, asked: Asked, clock: Clock, limit_s: float) -> Gain:
-    """By turns for ``limit_s`` or a little longer, three turns each at least; the quickest of each counts."""
+    """By turns for ``limit_s`` or a little longer, three turns each at least unless the second is far slower; the quickest of
+    each counts.
+    """
     groups = [group for group in (asked.alone, asked.together) if group]
     repeats = [_repeats(first, group, clock) for group in groups]
     best = [[float("inf")] * 2 for _ in groups]
     begun = clock()
     for number in range(ROUNDS_MAX):
         if number >= ROUNDS_MIN and clock() - begun > limit_s:
+            break
+        if number and all(times[1] > HOPELESS * times[0] for times in best):
             break
         for times, group, count in zip(best, groups, repeats, strict=True):
             for place, engine in enumerate((first, second)):

@@ -82,11 +82,12 @@ class FirstLoad:
 
     def _fits(self, loaded: Loaded) -> bool:
         """Whether a load of this version can have found that: it may have been written by anybody."""
-        models = [step for step in self._version.definition.steps if step.use == ModelStep.name]
-        return (
+        definition = self._version.definition
+        models = [step for step in definition.steps if step.use == ModelStep.name]
+        return bool(
             len(loaded.settings) == len(models)
             and all(map(fits_settings, models, loaded.settings))
-            and 1 <= loaded.workers <= max(1, self._threads)
+            and (definition.workers.count or 1 <= loaded.workers <= max(1, self._threads))
         )
 
     def _keep(self, loaded: Loaded) -> None:

@@ -31,8 +31,10 @@ def loaded_plan(load: Load, send: Callable[[Kind, bytes], None]) -> Plan | None:
             alone, tested = tried(bare, rows_max, careful=load.careful)
         plan.independent = tested.independent
         workers, layout = load.version.definition.workers.count, ""
-        if not workers:
-            workers, layout = best_layout(load.version, bare, alone, 1 if load.careful else load.threads)
+        if not workers and load.careful:
+            workers, layout = 1, "1 worker: others are not tried: a worker ended when they were"
+        elif not workers:
+            workers, layout = best_layout(load.version, bare, alone, load.threads)
         warnings = [*plan.warnings, *warm_up(bare, alone, tested, 1 if again else rows_max)]
     except Misconfigured as error:
         problems = [(p.file, p.key, p.found, p.allowed, p.line) for p in error.problems]
