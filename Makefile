@@ -20,6 +20,7 @@ help:
 
 setup: $(MADE) ## the virtual environment, from requirements.lock; quick when nothing changed
 
+# Compiled for a faster first start; sources that cannot be written to are served all the same.
 $(MADE): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here; say which: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed and " \
@@ -27,7 +28,7 @@ $(MADE): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
-	-$(BIN)/python -m compileall -q src # for a faster first start; sources that may not be written to are served all the same
+	-@$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup ## real models served, asked and explained; stays up (DEMO_ONCE=1: ends after the show)

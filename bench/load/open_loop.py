@@ -160,26 +160,29 @@ class _Client:
         start = clock() + 0.01
         leave_s = start + (total - 1) * self._interval_s + self._plan.leave_s
         while self._next < total or self._busy:
-            now = clock()
-            if self._busy and now > leave_s:
+            if self._busy and clock() > leave_s:
                 break
-            due_s = start + self._next * self._interval_s
-            if self._idle and self._next < total:
-                if due_s <= now:
-                    self._send(self._idle.pop(), due_s, now)
-                    continue
-                wait_s = due_s - now
-            else:
-                wait_s = max(0.0, leave_s - now)
+            due_s = self._send_due(start)
+            wait_s = max(0.0, min(due_s, leave_s) - clock())
             # epoll itself rounds up to a millisecond; select does not, but knows few descriptors: it watches the epoll.
             if select.select([self._ready], [], [], wait_s)[0]:
                 for descriptor, events in self._ready.poll(0):
                     self._turn(descriptor, events)
+                    self._send_due(start)  # many answers at once must not keep one waiting
         now = clock()
         for connection in self._busy.values():
             self._lose(connection.number, connection.due_s, now)
         for number in range(self._next, total):  # due, and never sent: all connections were taken
             self._lose(number, start + number * self._interval_s, now)
+
+    def _send_due(self, start: float) -> float:
+        """When the next one is due that a connection is there for; endless where there is none."""
+        while self._idle and self._next < self._plan.count:
+            due_s, now = start + self._next * self._interval_s, time.perf_counter()
+            if due_s > now:
+                return due_s
+            self._send(self._idle.pop(), due_s, now)
+        return math.inf
 
     def _send(self, connection: _Connection, due_s: float, now: float) -> None:
         connection.due_s = due_s

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from math import prod
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -183,9 +182,7 @@ def probe(peer: Peer, workload: str) -> dict[str, Any]:
                 one["rates_per_s"] = [0.0 if cell.failed else cell.rate_per_s for cell in cells]
         except Exception as error:  # then it is not this one
             one["failed"] = str(error) or type(error).__name__
-    found["best"] = max(found["tried"], key=lambda one: prod(one["rates_per_s"]) if one["rates_per_s"] else -1)[
-        "layout"
-    ]
+    found["best"] = max(found["tried"], key=lambda one: sum(one["rates_per_s"]))["layout"]
     return found
 
 

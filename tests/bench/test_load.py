@@ -142,7 +142,9 @@ def test_what_was_never_answered_or_never_sent_counts_with_the_time_it_waited() 
 def test_requests_take_turns_in_the_open_loop() -> None:
     asked: list[bytes] = []
     with answering(seen=asked) as port:
-        offered = offer(port, [post("/", {}, b"one"), post("/", {}, b"two")], rate_per_s=100, seconds=0.2)
+        offered = offer(
+            port, [post("/", {}, b"one"), post("/", {}, b"two")], rate_per_s=100, seconds=0.2, connections=1
+        )
     assert offered.answered == 20
     assert [each[-3:] for each in asked] == [b"one", b"two"] * 10
 

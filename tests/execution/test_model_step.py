@@ -35,7 +35,11 @@ def refusal(folder: Path, options: dict[str, Any], known: list[Field], *, truste
 @pytest.mark.parametrize(
     ("change", "key", "allowed"),
     [
-        ({"engine": "onnxruntim"}, "engine", "installed: auto, onnxruntime, openvino, python; did you mean 'onnxruntime'?"),
+        (
+            {"engine": "onnxruntim"},
+            "engine",
+            "installed: auto, onnxruntime, openvino, python; did you mean 'onnxruntime'?",
+        ),
         ({"file": "none.onnx"}, "file", "a file in the pipeline's folder"),
         ({"file": "../m.onnx"}, "file", "the name of a file in the pipeline's folder"),
         ({"optimisation": "all"}, "optimisation", "did you mean 'optimization'?"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import os
 import resource
 import socket
@@ -82,6 +83,7 @@ def of_owner(respond: Respond, work: Callable[[socket.socket, list[object]], Awa
         channel.close()
         await desk[0].close()
 
+    gc.collect()  # what others left
     before = len(os.listdir("/proc/self/fd"))
     asyncio.run(run())
     assert len(os.listdir("/proc/self/fd")) == before

@@ -77,7 +77,8 @@ def reply_of(batch: Batch, fields: Sequence[Field], run: Run, padding: Padding |
     buffers: Buffers = []
     for field in fields:
         column = batch.columns[field.name]
-        if lengths is None and field.datatype != "BYTES" and field.kind != "ragged":  # rows of one size: nothing is done item by item
+        # Rows of one size: nothing is done item by item.
+        if lengths is None and field.datatype != "BYTES" and field.kind != "ragged":
             data = _bytes(field, column)
             size = len(data) // batch.rows if batch.rows else 0
             metas.append(OutputMeta(field.name, field.datatype, [[column.shape[1:]]], [rows * size for rows in alive]))
