@@ -106,6 +106,7 @@ class Served(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", "4"); self.end_headers(); self.wfile.write(body)
     def log_message(self, *_): pass
+http.server.ThreadingHTTPServer.request_queue_size = 128
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Served).serve_forever()
 """
 

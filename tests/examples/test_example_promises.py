@@ -34,7 +34,7 @@ def test_golden_requests_get_the_answers_they_expect(
 @pytest.mark.parametrize("name", NAMES)
 def test_strangers_may_share_a_batch(plan_of: Callable[[str], Plan], name: str) -> None:
     plan = plan_of(name)
-    rows_max = plan.definition.batch.rows_max
+    rows_max = plan.definition.batch.rows_cut
     result = self_test(plan, rows_alone(plan), rows_max)
     assert result.independent, result.reason
 
