@@ -152,3 +152,49 @@ def test_an_empty_line_in_two_pieces_begins_nothing() -> None:
         splitter.feed(piece)
         assert splitter.take(1.0) is None
     assert not splitter.begun and splitter.overdue(1000.0) is None
+
+
+def splitter_after(first: bytes, limits: HttpLimits = LIMITS) -> Splitter:
+    """One that has read a whole request."""
+    splitter = Splitter(limits)
+    splitter.feed(first)
+    assert splitter.take(1.0) is not None
+    return splitter
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=1, max_size=30), st.binary(max_size=300), st.sampled_from([b"", b"X-After: 1\r\n"]))
+def test_a_head_that_comes_again_is_told_with_its_own_body(first: bytes, body: bytes, after: bytes) -> None:
+    def whole(of: bytes) -> bytes:
+        return b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%b\r\n%b" % (len(of), after, of)
+
+    repeated = splitter_after(whole(first)).repeated(whole(body))
+    assert repeated is not None and (repeated[0].path, repeated[1]) == ("/p", body)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab",  # not whole
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST",  # more than one
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc",
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc",
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nX-More: 1\r\n\r\nabc",
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n",
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 0000000003\r\n\r\nabc",
+        b"POST /q HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n123456789",  # over the limit
+        b"POST /p HTTP/1.1\r\nhost: a\r\nContent-Length: 3\r\n\r\nabc",
+    ],
+)
+def test_anything_else_is_read_in_full(again: bytes) -> None:
+    first = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+    assert splitter_after(first, replace(LIMITS, body_bytes_max=8)).repeated(again) is None
+
+
+def test_nothing_is_taken_for_a_head_that_came_before_in_the_middle_of_a_message() -> None:
+    first = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n"
+    splitter = splitter_after(first + b"x" * 200)
+    splitter.feed(first + b"x")
+    assert splitter.take(1.0) is None
+    assert splitter.repeated(first + b"x" * 200) is None

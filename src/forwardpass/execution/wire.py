@@ -30,6 +30,7 @@ _HEAD = struct.Struct("<4sBBHIQ")
 _MAGIC = b"FPW1"
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _ONE_FD = socket.CMSG_SPACE(4)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _NO_DESCRIPTORS = array.array("i")
 
 
@@ -201,7 +202,7 @@ def receive(end: socket.socket) -> Frame | None:
     try:
         if not packet:
             return None
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(packet) < _HEAD.size:
+        if flags & _CUT or len(packet) < _HEAD.size:
             raise WireError("a cut packet")
         magic, kind_number, memfd, _, meta_size, size = _HEAD.unpack_from(packet)
         if magic != _MAGIC or meta_size > META_BYTES_MAX or size > PAYLOAD_BYTES_MAX or memfd != len(descriptors):

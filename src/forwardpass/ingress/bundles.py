@@ -8,6 +8,7 @@ is not calm, a row fails, a worker dies), each of its members is answered by its
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -228,7 +229,9 @@ class Bundle:
                 else:
                     answer(member)
             except Exception as error:  # a border: a defect with one is not the others'
-                self._fail(member, error)
+                _log.exception("a member of a bundle could not be answered")
+                with suppress(Exception):
+                    self._fail(member, error)
 
     def _alone(self, member: Member) -> None:
         self._direct.alone(self._variant, self._caller, member)

@@ -101,8 +101,8 @@ class HttpConnection(asyncio.Protocol):
         if self._deaf:
             return
         if not (self._line or self._full or self._waits or self._busy):
-            head = self._splitter.repeated(data)
-            if head is not None and self._begin(head, data[-head.length :] if head.length else b"", len(data)):
+            repeated = self._splitter.repeated(data)
+            if repeated is not None and self._begin(*repeated, len(data)):
                 return
         self._splitter.feed(data)
         if not (self._full or self._waits):

@@ -8,6 +8,8 @@ from forwardpass.ingress.bodies import ChunkedBody, SizedBody
 from forwardpass.ingress.framing import Head, check_begun, first_line, read_head
 from forwardpass.ingress.message import HttpLimits
 
+LENGTH_DIGITS_MAX = 9
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _ORIGIN = re.compile(rb"\r\norigin:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -28,6 +30,7 @@ class Splitter:
         self._body: SizedBody | ChunkedBody | None = None  # set when it does not come in one piece
         self._last_raw = b""  # a client mostly repeats its head: then it is not judged again
         self._last_head: Head | None = None
+        self._before = self._after = b""  # of it, what stands around the length of its body; empty where there is none
         self._begun_s = 0.0  # when the head began, or when the body's pace was last looked at; 0.0 = between messages
         self._begun_bytes = 0  # of the body, at that moment
 
@@ -35,12 +38,23 @@ class Splitter:
         self._buffer = self._buffer[self._position :] + data if self._position < len(self._buffer) else data
         self._position = 0
 
-    def repeated(self, data: bytes) -> Head | None:
-        """The last head, where nothing else is here and ``data`` is just that head once more and all of its body."""
-        head, raw = self._last_head, self._last_raw
-        if head is None or head.length is None or self._head is not None or self._position < len(self._buffer):
+    def repeated(self, data: bytes) -> tuple[Head, bytes] | None:
+        """The last head and a body, where nothing else is here and ``data`` is just that head once more and all of the body.
+
+        It may say another Content-Length, which the head that is given does not show.
+        """
+        head, before, after = self._last_head, self._before, self._after
+        if head is None or not before or self._head is not None or self._position < len(self._buffer):
             return None
-        return head if len(data) == len(raw) + head.length and data.startswith(raw) else None
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(after, start, start + LENGTH_DIGITS_MAX + len(after))
+        body = data[end + len(after) :]
+        length = data[start:end]
+        if end < 0 or not length.isdigit() or int(length) != len(body) or len(body) > self._limits.body_bytes_max:
+            return None
+        return head, body
 
     def take(self, now_s: float) -> tuple[Head, bytes] | None:
         """The next whole request, its body as sent; None when more bytes are needed. Raises Refused."""
@@ -86,6 +100,8 @@ class Splitter:
         if raw != self._last_raw or self._last_head is None:
             self._last_head = read_head(raw, self._limits, self._here)
             self._last_raw = raw
+            said = _LENGTH.search(raw) if self._last_head.length else None
+            self._before, self._after = (raw[: said.start(1)], raw[said.end(1) :]) if said is not None else (b"", b"")
         self._position = end
         self._judged = 0
         return self._last_head
