@@ -24,6 +24,7 @@ from tests.faults.h2_wire import (
     message,
 )  # fmt: skip
 from tests.grpc_calls import channel, infer_request
+from tests.ingress.doors import Asked
 from tests.ingress.small_plane import SmallPlane, counting
 from tests.ingress.test_grpc_connection import Client, in_a_loop
 
@@ -98,7 +99,7 @@ async def test_a_client_that_stops_in_the_middle_of_a_message_by_itself_is() -> 
         assert b"body_too_slow" in (await said(client))[1]
 
 
-class Whoever:
+class Whoever(Asked):
     """Everybody is known for so many looks."""
 
     def __init__(self, looks: int) -> None:

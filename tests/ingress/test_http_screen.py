@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from tests.ingress.doors import Asked
 from tests.ingress.http_wire import GET, LIMITS, Served, connect, raw, read_reply, serving
 from tests.ingress.small_plane import SmallPlane, counting
 from tests.ingress.test_http_connection import until
@@ -21,7 +22,7 @@ LARGE = replace(LIMITS, body_bytes_max=4 * MIB, bytes_in_flight_max=16 * MIB)
 KEY = b"X-API-Key: good\r\n"
 
 
-class Doorkeeper:
+class Doorkeeper(Asked):
     """Knows one key; knows it only once the loop has turned."""
 
     async def caller(self, http: HttpRequest) -> Caller:

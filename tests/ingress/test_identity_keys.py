@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ingress.doors import Asked
 from tests.ingress.small_plane import SmallPlane, counting, headers_of
 
 from forwardpass.core.caller import ANONYMOUS, Caller
@@ -234,7 +235,7 @@ def test_only_so_many_guessers_are_remembered() -> None:
     assert len(guesses) == ADDRESSES_MAX
 
 
-class Whoever:
+class Whoever(Asked):
     """Everybody is ``caller``, and known for as many looks as ``looks``."""
 
     def __init__(self, caller: Caller, looks: int = 9) -> None:

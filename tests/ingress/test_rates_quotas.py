@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.admit.ledger import Ledger
+from tests.ingress.doors import Asked
 from tests.ingress.small_plane import SmallPlane, counting, headers_of
 
 from forwardpass.admit.rules import QuotaRule
@@ -20,7 +21,7 @@ from forwardpass.ingress.rates import Rates
 
 
 @dataclass
-class ByHeader:
+class ByHeader(Asked):
     """Everybody is whom they say they are."""
 
     gone: set[str] = field(default_factory=set)
