@@ -77,6 +77,7 @@ def test_a_run_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
         resumed(run.found, output)
 
 
+@pytest.mark.alone  # SIGALRM has one owner in a process, and a fuzzer takes it for itself
 def test_what_takes_too_long_is_ended_with_a_word() -> None:
     with pytest.raises(TimeoutError, match="not done after"), measure.within(0.1):
         subprocess.run(["sleep", "30"], check=False)

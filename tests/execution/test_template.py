@@ -173,6 +173,7 @@ async def test_a_template_that_cannot_fork_says_so_and_can_later(template: Templ
 
 async def test_a_start_that_is_given_up_leaves_no_process_behind(template: Template, tmp_path: Path) -> None:
     here = psutil.Process()
+    before = {child.pid for child in here.children(recursive=True)}
     (tmp_path / "steps.py").write_text(CODE)
     version = Version("p", 1, "0" * 64, str(tmp_path), Pipeline((MODEL,)), trusted=True)
     made = WorkerProcess(version, 0, threads=1, clock=monotonic_s, begin=template.begin)
@@ -180,7 +181,7 @@ async def test_a_start_that_is_given_up_leaves_no_process_behind(template: Templ
     await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait((running,))
-    assert [child.pid for child in here.children(recursive=True)] == [template.pid]
+    assert template.pid in before and {child.pid for child in here.children(recursive=True)} <= before
 
 
 def test_a_template_ends_with_its_block() -> None:

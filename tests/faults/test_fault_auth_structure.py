@@ -32,6 +32,7 @@ def test_values_get_into_sql_as_bound_parameters_only() -> None:
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr.startswith("execute")
+                and node.args  # a statement; what takes none executes no SQL
             ):
                 put_in = [
                     ast.unparse(part.value) for part in ast.walk(node.args[0]) if isinstance(part, ast.FormattedValue)

@@ -8,6 +8,8 @@ import pytest
 from tests.faults.asking import infer
 from tests.serving import Reply, Server, wait_until
 
+from forwardpass.batching.limit import ROWS_MOST
+
 
 def ask(server: Server, first: float, second: float = 0.5, **headers: str) -> Reply:
     return server.predict("own", {"x": [first, second]}, **headers)
@@ -82,7 +84,7 @@ def test_b6_a_request_of_any_size_around_the_largest_batch_is_answered_whole(ser
     if rows > 900:  # the model would sleep from 1000 on
         assert answer.status == 200
     assert answer.json["outputs"][0]["data"] == [5 * row + 0.5 for row in range(rows)]
-    assert max(batch["rows"] for batch in server.batches("own")) <= 32
+    assert max(batch["rows"] for batch in server.batches("own")) <= ROWS_MOST
 
 
 def test_b7_a_batch_whose_model_forgets_a_row_harms_nobody_after_it(server: Server, busy: threading.Thread) -> None:

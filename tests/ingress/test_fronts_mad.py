@@ -86,7 +86,7 @@ def of_owner(respond: Respond, work: Callable[[socket.socket, list[object]], Awa
     gc.collect()  # what others left
     before = len(os.listdir("/proc/self/fd"))
     asyncio.run(run())
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # fewer, where something of others was let go meanwhile
 
 
 async def until(condition: Callable[[], object]) -> None:
