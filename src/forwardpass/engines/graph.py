@@ -6,6 +6,7 @@ once; anything else, no axis for rows, so a work is one row and its arrays have 
 
 from collections.abc import Collection, Sequence
 
+from forwardpass.core.errors import Code, Failed
 from forwardpass.core.pipeline import Field
 from forwardpass.engines.protocol import ModelFile, ModelSignature
 
@@ -41,3 +42,11 @@ def _rows_of(shapes: Sequence[tuple[int, ...]]) -> tuple[bool, int | None]:
     if first == {-1}:
         return True, None
     return False, (first.pop() or None) if len(first) == 1 else None
+
+
+def run_failure(error: Exception) -> Failed:
+    """What to say when a runtime could not run a batch."""
+    detail = str(error)
+    if isinstance(error, MemoryError) or any(sign in detail for sign in OUT_OF_MEMORY):
+        return Failed(Code.ENGINE_OUT_OF_MEMORY, "the model ran out of memory on this input", detail=detail)
+    return Failed(Code.ENGINE_FAILED, "the model could not be run on this input", detail=detail)

@@ -12,7 +12,7 @@ from forwardpass.core.pipeline import Field
 from forwardpass.core.tensor import NUMPY_NAMES
 from forwardpass.engines.arena import Arena
 from forwardpass.engines.discover import EngineKind, EngineOption
-from forwardpass.engines.graph import OUT_OF_MEMORY, signature_of
+from forwardpass.engines.graph import run_failure, signature_of
 from forwardpass.engines.oneshot import OneShot
 from forwardpass.engines.protocol import Arrays, ModelFile, ModelSignature
 
@@ -74,11 +74,7 @@ class OnnxRuntime:
             answers = self._session.run(self._outputs, dict(batch), self._arena.options(batch))
             return dict(zip(self._outputs, answers, strict=True))
         except Exception as error:  # its errors share no base class
-            detail = str(error)
-            if isinstance(error, MemoryError) or any(sign in detail for sign in OUT_OF_MEMORY):
-                text = "the model ran out of memory on this input"
-                raise Failed(Code.ENGINE_OUT_OF_MEMORY, text, detail=detail) from error
-            raise Failed(Code.ENGINE_FAILED, "the model could not be run on this input", detail=detail) from error
+            raise run_failure(error) from error
 
     def close(self) -> None:
         self._session = None

@@ -13,7 +13,7 @@ import numpy as np
 from forwardpass.core.errors import Code, Failed, Misconfigured, Problem
 from forwardpass.core.pipeline import Field
 from forwardpass.engines.discover import EngineKind, EngineOption
-from forwardpass.engines.graph import OUT_OF_MEMORY, signature_of
+from forwardpass.engines.graph import run_failure, signature_of
 from forwardpass.engines.oneshot import OneShot
 from forwardpass.engines.protocol import Arrays, ModelFile, ModelSignature
 
@@ -73,11 +73,7 @@ class OpenVino:
             answers = self._request.infer(dict(batch), share_inputs=True, share_outputs=False)
             return dict(zip(self._outputs, answers.to_tuple(), strict=True))
         except Exception as error:  # RuntimeError mostly
-            detail = str(error)
-            if isinstance(error, MemoryError) or any(sign in detail for sign in OUT_OF_MEMORY):
-                text = "the model ran out of memory on this input"
-                raise Failed(Code.ENGINE_OUT_OF_MEMORY, text, detail=detail) from error
-            raise Failed(Code.ENGINE_FAILED, "the model could not be run on this input", detail=detail) from error
+            raise run_failure(error) from error
 
     def close(self) -> None:
         self._request = None

@@ -8,7 +8,6 @@ is not calm, a row fails, a worker dies), each of its members is answered by its
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -230,11 +229,16 @@ class Bundle:
                     answer(member)
             except Exception as error:  # a border: a defect with one is not the others'
                 _log.exception("a member of a bundle could not be answered")
-                with suppress(Exception):
-                    self._fail(member, error)
+                self._fail_or_log(member, error)
 
     def _alone(self, member: Member) -> None:
         self._direct.alone(self._variant, self._caller, member)
+
+    def _fail_or_log(self, member: Member, error: Exception) -> None:
+        try:
+            self._fail(member, error)
+        except Exception:  # a border, as above
+            _log.exception("a member of a bundle could not be told that it failed")
 
     def _fail(self, member: Member, error: Exception) -> None:
         self._direct.fail(self._variant, self._caller, member, error)

@@ -22,7 +22,8 @@ Answering = HttpAnswer | Coroutine[Any, Any, HttpAnswer]
 
 
 class Waiting:
-    """A request that was begun, and whose answer its connection will be told."""
+    """A request that was begun, and whose answer its connection will be told. Told from an answer by its class, for every
+    request: that is why it is neither a Protocol nor an ABC, which are slow to ask."""
 
     __slots__ = ()
 
